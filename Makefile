@@ -63,7 +63,7 @@ e2e: deps build
 
 bench: build
 	./scripts/test-deps bench
-	$(GO) run ./bench -out docs/performance.md
+	$(GO) run ./bench -out docs/notes/benchmarks.md
 
 # All at the full counts, and every decoder fuzzed (FUZZTIME each); ends with counts and seeds. The models of workspace
 # run for 10 min (TestModel) and 5 (the others), or each for HOLT_SOAK_TIME=2h.

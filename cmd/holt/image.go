@@ -17,7 +17,9 @@ func buildImage(ctx context.Context, at cli.Place, template string, progress fun
 	if err != nil {
 		return holt.Image{}, err
 	}
-	built, err := store.Build(ctx, template, func(p image.Progress) { progress(cli.Progress(p)) })
+	built, err := store.Build(ctx, template, func(p image.Progress) {
+		progress(cli.Progress{Step: p.Step, Stage: p.Stage, Detail: p.Detail, Fraction: p.Fraction})
+	})
 	return built.Image, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"holt"
 	"holt/internal/access"
+	"holt/internal/archive"
 	"holt/internal/cli"
 	"holt/internal/daemon"
 	"holt/internal/door/httpapi"
@@ -47,10 +48,10 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	d, err := daemon.Open(ctx, daemon.Config{
 		Previews: place, Hosts: opt.Hosts,
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
-		Archive: daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
+		Archive: archive.Place{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network: []string{"/proc/self/exe", cli.NetworkProcess}, Keeper: []string{"/proc/self/exe", cli.KeeperProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
-		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, SnapshotCache: opt.SnapshotCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
+		Keep: workspace.Retention{Last: opt.KeepLast, Days: opt.KeepDays}, SnapshotCache: opt.SnapshotCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
 	})
 	if err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 )
 
 func (a *app) archiveCommand() *cobra.Command {
-	cmd := group("archive", "Where workspaces keep their cold bytes, and snapshots their memory, packed", a.archiveGet(), a.archiveCollect(), a.archiveCheck())
-	cmd.Long = `Bytes of a workspace that were written a while ago go to the archive by themselves,
-and so do snapshots of computers, with their memory and disks: compressed, and
-once however many workspaces or snapshots hold them.`
+	cmd := group("archive", "Compressed long-term storage of workspaces and snapshots", a.archiveGet(), a.archiveCollect(), a.archiveCheck())
+	cmd.Long = `The daemon moves older content of workspaces, and snapshots of computers with their memory
+and disks, to the archive. The archive compresses content and stores each chunk once,
+however many workspaces and snapshots contain it.`
 	return cmd
 }
 
@@ -33,7 +33,7 @@ func (a *app) archiveGet() *cobra.Command {
 			}
 			rows := [][]string{
 				{"place", at.Place}, {"spaces", fmt.Sprint(at.Spaces)}, {"content", size(at.Content)},
-				{"without repeats", size(at.Unique)}, {"stored", fmt.Sprintf("%s in %s, of it garbage %s", size(at.Stored), holt.CountOf(at.Packs, "pack"), size(at.Garbage))},
+				{"without repeats", size(at.Unique)}, {"stored", fmt.Sprintf("%s in %s, of which garbage %s", size(at.Stored), holt.CountOf(at.Packs, "pack"), size(at.Garbage))},
 				{"ratio", fmt.Sprintf("%.1f to 1", at.Ratio)}, {"waiting", size(at.Waiting)},
 			}
 			if at.Cached > 0 {
@@ -48,9 +48,9 @@ func (a *app) archiveGet() *cobra.Command {
 
 func (a *app) archiveCollect() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "collect", Short: "Remove what nothing needs any more", Args: exactly(0),
-		Long: `Removes now what is removed within two hours anyway: the bytes of deleted files
-and workspaces that no checkpoint needs, and of deleted snapshots.`,
+		Use: "collect", Short: "Remove content that nothing refers to", Args: exactly(0),
+		Long: `Removes content of deleted files, workspaces and snapshots that no checkpoint needs. The daemon
+does this by itself within two hours.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -67,7 +67,7 @@ and workspaces that no checkpoint needs, and of deleted snapshots.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, did)
 			}
-			fmt.Fprintf(a.Out, "%s removed, %d of them rewritten; %s freed\n", holt.CountOf(did.Packs, "pack"), did.Repacked, size(max(0, did.Freed)))
+			fmt.Fprintf(a.Out, "removed %s (%d rewritten), freed %s\n", holt.CountOf(did.Packs, "pack"), did.Repacked, size(max(0, did.Freed)))
 			return nil
 		},
 	}
@@ -78,8 +78,8 @@ and workspaces that no checkpoint needs, and of deleted snapshots.`,
 func (a *app) archiveCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Read and verify everything in the archive", Args: exactly(0),
-		Long: `Reads every chunk that a workspace or a snapshot needs and reports packs that are missing or
-damaged. It changes nothing. The exit status is 0 only when all is well.`,
+		Long: `Reads every chunk that a workspace or a snapshot needs, and reports packs that are missing or
+damaged. It changes nothing. The exit status is 0 if there are no problems.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {

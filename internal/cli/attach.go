@@ -28,19 +28,21 @@ func (a *app) terminalAttach() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use: "attach NAME [TERMINAL]", Short: "Attach to a terminal, as ssh does",
-		Long: `Attaches this terminal to one in a computer (default: main): the one of that name
-that runs, or a new one, which is what the flags are for. A stopped computer is started first.
+		Long: `Attaches to a terminal of a computer. TERMINAL is a name (default: main) or an id. If no
+running terminal has that name, a new one is opened with the given flags. A stopped computer
+is started first.
 
-What it has shown (the last MiB) is shown again; then it is as if one sat there. Any
-number of people may be attached; its size is that of who came or resized last. When its
-program ends, its exit status is this command's. By its id (holt terminal list) one that
-has ended can be attached to, too: it shows what it showed last.
+The terminal first shows its last MiB of output again. Several people can be attached at the
+same time; the terminal has the size of the client that attached or resized last. When its
+program ends, this command ends with the same exit status. A terminal that has ended can be
+shown by its id (holt terminal list).
 
-Ctrl-\ leaves and lets the terminal run; --detach-key, or $HOLT_DETACH_KEY, is another
-key (ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^ or ctrl-_) or none. If the daemon restarts
-or the connection breaks, it is taken up again: nothing typed is lost or doubled.
+Ctrl-\ detaches and leaves the terminal running. --detach-key or $HOLT_DETACH_KEY selects
+another key (ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^ or ctrl-_) or none. If the daemon
+restarts or the connection breaks, the command reconnects; no input is lost or sent twice.
 
-When standard input is not a terminal, its bytes are typed; at their end it goes on watching.`,
+If standard input is not a terminal, its bytes are typed; after they end, the command keeps
+showing output.`,
 		Example: `  holt terminal attach einstein
   holt terminal attach einstein build --cwd /home/agent/src --env CI=1
   holt terminal attach einstein logs --command 'journalctl -f' --user root`,
@@ -68,7 +70,7 @@ When standard input is not a terminal, its bytes are typed; at their end it goes
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&key, "detach-key", `ctrl-\`, "the key that leaves: ctrl- and a letter or one of \\ ] ^ _; or none")
+	cmd.Flags().StringVar(&key, "detach-key", `ctrl-\`, "the key that detaches: ctrl- and a letter or one of \\ ] ^ _; or none")
 	return cmd
 }
 
@@ -81,8 +83,8 @@ func parseKey(name string) (int, error) {
 	if ok && len(rest) == 1 && (rest[0] >= 'a' && rest[0] <= 'z' || strings.Contains(`\]^_`, rest)) {
 		return int(rest[0] & 0x1f), nil
 	}
-	return 0, holt.Errorf(holt.InvalidArgument, "%q is not a key to leave with", name).
-		WithHint(`ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^ or ctrl-_; or none`)
+	return 0, holt.Errorf(holt.InvalidArgument, "%q is not a detach key", name).
+		WithHint(`use ctrl-a to ctrl-z, ctrl-\, ctrl-], ctrl-^, ctrl-_ or none`)
 }
 
 // session is one attachment as this program has it.
@@ -163,7 +165,7 @@ func (s *session) finish(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errLeft), errors.As(cause, &end):
-		s.a.say("holt: left %s running in %s; back: holt terminal attach %s %s", s.name, s.computer, s.computer, s.name)
+		s.a.say("holt: detached; %s keeps running in %s. To attach again: holt terminal attach %s %s", s.name, s.computer, s.computer, s.name)
 		if end != 0 {
 			return exitStatus(end.status())
 		}
@@ -195,14 +197,14 @@ func stopped(state holt.ComputerState) bool {
 func (s *session) lost(state holt.ComputerState) error {
 	switch {
 	case stopped(state):
-		return holt.Errorf(holt.Unavailable, "%s was stopped, and its terminals with it", s.computer).
-			WithHint("holt terminal attach %s %s starts it again, with a new terminal", s.computer, s.name)
+		return holt.Errorf(holt.Unavailable, "%s was stopped, which ended its terminals", s.computer).
+			WithHint("start it again, with a new terminal: holt terminal attach %s %s", s.computer, s.name)
 	case state == holt.ComputerStarting || state == holt.ComputerRunning:
-		return holt.Errorf(holt.Unavailable, "%s was started anew, or went back to a snapshot before the terminal %s", s.computer, s.name).
-			WithHint("for a new one: holt terminal attach %s %s; holt computer logs %s may say why", s.computer, s.name, s.computer)
+		return holt.Errorf(holt.Unavailable, "%s was restarted, or restored to a snapshot older than the terminal %s", s.computer, s.name).
+			WithHint("open a new one: holt terminal attach %s %s; look for the cause: holt computer logs %s", s.computer, s.name, s.computer)
 	}
-	return holt.Errorf(holt.Unavailable, "%s ended under the terminal", s.computer).
-		WithHint("holt computer logs %s may say why", s.computer)
+	return holt.Errorf(holt.Unavailable, "%s ended while its terminal was attached", s.computer).
+		WithHint("look for the cause: holt computer logs %s", s.computer)
 }
 
 // raw lets every key through; what it returns undoes that, once or more often.
@@ -327,7 +329,7 @@ func (s *session) event(e holt.TerminalEvent) error {
 		s.next += e.Dropped
 	case holt.TerminalExit:
 		if s.end = e.Terminal; s.end == nil {
-			return holt.Errorf(holt.Internal, "the end of the terminal came without a status").WithHint("are the command and the daemon of the same version? see holt version")
+			return holt.Errorf(holt.Internal, "the daemon reported the end of the terminal without an exit status").WithHint("check that the command and the daemon have the same version: holt version")
 		}
 	case holt.TerminalOutput:
 		return s.show(e.Data)

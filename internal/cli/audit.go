@@ -10,27 +10,27 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	return group("audit", "What was done, by whom, and what was refused", a.auditList(), a.auditQuery())
+	return group("audit", "Log of calls: who did what, and what was refused", a.auditList(), a.auditQuery())
 }
 
 // auditHelp says what the audit log has.
-const auditHelp = `The audit log has everything that changed something, reads of files, of output and of logs, attached terminals,
-connections and what was refused, through every door. What goes on, and what starts a command or a terminal, has an entry
-at its beginning, too (begun). Entries stay for 90 days, the newest million of them, and nothing changes them. Of
-strangers, and of tokens that make too many calls, it has one entry a minute each, with how many it left out (more=N),
-and a few a minute of all. A tenant's token sees its own tenant's entries, an admin all.`
+const auditHelp = `The audit log records, for the API, SSH and previews: every change, every read of files, output and logs, attached
+terminals, connections, and refused calls. A long call, and one that starts a command or a terminal, also has an entry
+when it begins (code: begun). Entries cannot be changed; the newest million are kept for 90 days. Unauthenticated
+addresses, and tokens over their rate, get one entry a minute, with the number of calls left out (more=N). A tenant's
+token sees the entries of its tenant, an admin sees all.`
 
 func (a *app) auditList() *cobra.Command {
 	var limit int
 	var of string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what was done, the newest first", Args: exactly(0),
-		Long: "Lists what was done through any door, the newest first.\n\n" + auditHelp,
+		Use: "list", Short: "List audit entries, newest first", Args: exactly(0),
+		Long: "Lists entries of the audit log, newest first.\n\n" + auditHelp,
 		Example: `  holt audit list
   holt audit list --limit 1000 --of team-a --json | jq '.[] | select(.code != "ok")'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return holt.Errorf(holt.InvalidArgument, "--limit %d shows nothing", limit).WithHint("give 1 or more")
+				return holt.Errorf(holt.InvalidArgument, "invalid --limit %d", limit).WithHint("use 1 or more")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -58,8 +58,8 @@ func (a *app) auditList() *cobra.Command {
 			return printTable(a.Out, []string{"AT", "TENANT", "WHO", "DOOR", "WHAT", "RESULT", "TOOK", "ABOUT"}, rows)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many")
-	cmd.Flags().StringVar(&of, "of", "", "only this tenant's")
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many entries")
+	cmd.Flags().StringVar(&of, "of", "", "only entries of this tenant")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -76,12 +76,12 @@ func (a *app) auditQuery() *cobra.Command {
 	var asCSV bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: `query "SELECT …"`, Short: "Ask the audit log in SQL", Args: exactly(1),
-		Long: `Asks one question in SQLite's SQL about the table
+		Use: `query "SELECT …"`, Short: "Query the audit log with SQL", Args: exactly(1),
+		Long: `Runs one SELECT statement (SQLite) on the table
 
   audit(seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us)
 
-It can only read. At most 10,000 rows come back. A tenant's token asks about the newest 50,000 entries of its tenant.
+It is read-only and returns at most 10,000 rows. A tenant's token queries the newest 50,000 entries of its tenant.
 
 ` + auditHelp,
 		Example: `  holt audit query "SELECT name, count(*) FROM audit WHERE code = 'forbidden' GROUP BY name"
@@ -97,8 +97,8 @@ It can only read. At most 10,000 rows come back. A tenant's token asks about the
 			})
 		},
 	}
-	cmd.Flags().IntVar(&q.MaxRows, "max-rows", 0, "most rows (default 10000)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long it may take, as 30s (default 10s; at most 1m)")
+	cmd.Flags().IntVar(&q.MaxRows, "max-rows", 0, "maximum number of rows (default: 10000)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time limit, such as 30s (default: 10s, at most 1m)")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print CSV")
 	a.jsonFlag(cmd)
 	return cmd

@@ -17,17 +17,17 @@ func (a *app) computerBudget() *cobra.Command {
 	var network int64
 	var reset, remove bool
 	cmd := &cobra.Command{
-		Use: "budget NAME", Short: "Show or change what a computer and all its forks may use", Args: exactly(1),
-		Long: `Says what a computer, its forks and theirs may use together, from now on, by the host's own figures:
-time of processors, time that they run (two for an hour are two hours), and bytes sent and received.
-Without a flag it shows the budgets that count the computer: its own, and those of what it was forked from.
+		Use: "budget NAME", Short: "Show or change the budget of a computer and its forks", Args: exactly(1),
+		Long: `A budget limits what a computer, its forks, and their forks may use together from now on: CPU time, running
+time (two computers for an hour are two hours), and network bytes sent and received. The host measures it.
+Without flags the command shows the budgets that count this computer: its own, and those of its ancestors.
 
-Once a part is used up all of them are paused, with their memory, within a quarter of a minute, and what
-would wake, start or fork one is refused (exit status 5, code too_many) until the budget is raised. At four
-fifths the daemon's log warns. A part that is not given stays as it is; 0 takes it away.`,
+When one part is used up, these computers are paused within 15 seconds. Starting, waking or forking them
+fails (exit status 5, code too_many) until the budget is raised. The daemon logs a warning at 80 %. A part
+that is not given keeps its value; 0 removes it.`,
 		Example: `  holt computer budget einstein --cpu-hours 2 --run-time 24h
   holt computer budget einstein --network-mb 500
-  holt computer budget einstein --cpu-hours 4   # raises it; what is used stays used
+  holt computer budget einstein --cpu-hours 4   # raises it; what is used still counts
   holt computer budget einstein --remove`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,11 +44,11 @@ fifths the daemon's log warns. A part that is not given stays as it is; 0 takes 
 				}
 			}
 			if cpu < 0 || run < 0 || network < 0 {
-				return holt.Errorf(holt.InvalidArgument, "a part of a budget cannot be below 0").WithHint("0 takes that part away, --remove all of it")
+				return holt.Errorf(holt.InvalidArgument, "a budget cannot be negative").WithHint("use 0 to remove one part, or --remove to remove the whole budget")
 			}
 			changes := change != holt.BudgetChange{}
 			if remove && changes {
-				return holt.Errorf(holt.InvalidArgument, "a budget is either changed or removed").WithHint("leave --remove out, or all else")
+				return holt.Errorf(holt.InvalidArgument, "--remove excludes the other flags").WithHint("use --remove alone, or leave it out")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -58,7 +58,7 @@ fifths the daemon's log warns. A part that is not given stays as it is; 0 takes 
 				if err := c.Computers.RemoveBudget(cmd.Context(), args[0], ""); err != nil {
 					return err
 				}
-				a.say("%s has no budget of its own any more", args[0])
+				a.say("the budget of %s is removed", args[0])
 				return nil
 			}
 			if changes {
@@ -73,18 +73,18 @@ fifths the daemon's log warns. A part that is not given stays as it is; 0 takes 
 				return err
 			}
 			if len(got.Budgets) == 0 && !a.wantsJSON() {
-				a.say("no budget counts %s", got.Name)
+				a.say("%s has no budget", got.Name)
 				return nil
 			}
 			return a.printBudgets(got.Budgets, append([]holt.Budget{}, got.Budgets...))
 		},
 	}
 	f := cmd.Flags()
-	f.Float64Var(&cpu, "cpu-hours", 0, "time of processors, hours, as 1.5")
-	f.DurationVar(&run, "run-time", 0, "time that they run, all together, as 24h")
-	f.Int64Var(&network, "network-mb", 0, "what they send and receive, MiB")
-	f.BoolVar(&reset, "reset", false, "count from 0 again")
-	f.BoolVar(&remove, "remove", false, "take the budget away")
+	f.Float64Var(&cpu, "cpu-hours", 0, "CPU time in hours, such as 1.5")
+	f.DurationVar(&run, "run-time", 0, "total running time, such as 24h")
+	f.Int64Var(&network, "network-mb", 0, "network bytes sent and received, MiB")
+	f.BoolVar(&reset, "reset", false, "reset the counters to 0")
+	f.BoolVar(&remove, "remove", false, "remove the budget")
 	a.jsonFlag(cmd)
 	return cmd
 }

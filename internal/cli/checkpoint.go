@@ -49,7 +49,7 @@ func checkpointNames(workspace string) names {
 // atFlag adds --at, and returns what it makes of a workspace's name.
 func (a *app) atFlag(cmd *cobra.Command) func(workspace string) string {
 	at := ""
-	cmd.Flags().StringVar(&at, "at", "", "as it was at this checkpoint")
+	cmd.Flags().StringVar(&at, "at", "", "use the state at this checkpoint")
 	return func(workspace string) string {
 		if at == "" || at == holt.Live {
 			return workspace
@@ -60,10 +60,10 @@ func (a *app) atFlag(cmd *cobra.Command) func(workspace string) string {
 
 func (a *app) workspaceCheckpoint() *cobra.Command {
 	var spec holt.CheckpointSpec
-	cmd := a.onPast("checkpoint NAME [CHECKPOINT]", "Take a checkpoint of a workspace", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("checkpoint NAME [CHECKPOINT]", "Take a checkpoint of a workspace's files", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
 		if len(args) == 2 {
 			if spec.Name = args[1]; spec.Name == "" {
-				return holt.Errorf(holt.InvalidArgument, "the checkpoint's name is empty").WithHint("leave it out for an automatic one")
+				return holt.Errorf(holt.InvalidArgument, "the checkpoint name is empty").WithHint("give a name, or leave the argument out for an automatic checkpoint")
 			}
 		}
 		taken, err := c.History.Checkpoint(ctx, args[0], spec, "")
@@ -73,16 +73,15 @@ func (a *app) workspaceCheckpoint() *cobra.Command {
 		if a.wantsJSON() {
 			return printJSON(a.Out, taken)
 		}
-		fmt.Fprintf(a.Out, "checkpoint %s has %s, %s\n", visible(taken.Name), holt.CountOf(taken.Files, "file"), size(taken.Bytes))
-		a.say("go back with: holt workspace restore %s %s", args[0], shellWord(taken.Name))
+		fmt.Fprintf(a.Out, "checkpoint %s: %s, %s\n", visible(taken.Name), holt.CountOf(taken.Files, "file"), size(taken.Bytes))
+		a.say("restore it with: holt workspace restore %s %s", args[0], shellWord(taken.Name))
 		return nil
 	})
-	cmd.Long = `Takes a checkpoint: the state as it is now can be looked at, compared and gone
-back to from now on. It takes a snapshot, whatever the workspace holds. One with a
-name stays until it is deleted; an automatic one goes when it is old. Runs take
-their own when they change something, and so does work in terminals.`
+	cmd.Long = `A checkpoint keeps the current state of the files: it can be listed, compared and restored. Taking
+one needs milliseconds, whatever the size of the workspace. A checkpoint with a name is kept until it
+is deleted; automatic ones expire. Runs and terminal sessions that change files take automatic ones.`
 	cmd.Example = "  holt workspace checkpoint einstein before-upgrade --note 'npm 11'"
-	cmd.Flags().StringVar(&spec.Note, "note", "", "why it is taken")
+	cmd.Flags().StringVar(&spec.Note, "note", "", "a note, shown in the list")
 	return cmd
 }
 
@@ -107,7 +106,7 @@ func (a *app) workspaceCheckpoints() *cobra.Command {
 			return printJSON(a.Out, all)
 		}
 		if len(all) == 0 {
-			a.say("no checkpoints yet; runs that change something take them, and holt workspace checkpoint %s does", args[0])
+			a.say("no checkpoints yet; a run that changes files takes one, or: holt workspace checkpoint %s", args[0])
 			return nil
 		}
 		live, err := c.History.GetCheckpoint(ctx, args[0], holt.Live)
@@ -116,9 +115,9 @@ func (a *app) workspaceCheckpoints() *cobra.Command {
 		}
 		return printTable(a.Out, []string{"NAME", "AFTER", "TAKEN", "FILES", "SIZE", "NOTE"}, checkpointRows(all, live))
 	})
-	cmd.Long = `Lists checkpoints, oldest first, and the present at the end. AFTER says what a
-checkpoint descends from where that is not the one above it: after a restore,
-history goes on from what was restored.`
+	cmd.Long = `Lists checkpoints, oldest first, and the current state last. AFTER names the predecessor of a
+checkpoint if that is not the one above it, as after a restore. FILES counts regular files,
+including the two start-up files of a new workspace, which ls does not list.`
 	return cmd
 }
 
@@ -135,7 +134,7 @@ func checkpointRows(all []holt.Checkpoint, live holt.Checkpoint) (rows [][]strin
 		rows = append(rows, []string{c.Name, after(c), ago(c.CreatedAt), fmt.Sprint(c.Files), size(c.Bytes), c.Note})
 		above, named[c.ID] = c.ID, c.Name
 	}
-	state := "as it was then"
+	state := "as at this checkpoint"
 	if live.Changed {
 		state = "changed since"
 	}
@@ -150,7 +149,7 @@ func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			question := fmt.Sprintf("Delete checkpoint %s of %s, which frees %s of content? A run that it was taken before or after can no longer be undone.",
+			question := fmt.Sprintf("Delete checkpoint %s of %s? This frees %s of content. The runs directly before and after it can no longer be undone.",
 				visible(args[1]), args[0], size(would.Bytes))
 			if err := a.confirm(yes, question); err != nil {
 				return err
@@ -170,9 +169,9 @@ func (a *app) workspaceDeleteCheckpoint() *cobra.Command {
 		_, err = fmt.Fprintf(a.Out, "deleting %s %s %s of content and %s\n", visible(args[1]), verb, size(freed.Bytes), holt.CountOf(freed.Rows, "row"))
 		return err
 	})
-	cmd.Long = `Deletes a checkpoint and what only it can see. Its neighbours see what they saw.
-A run that it was taken before or after can no longer be undone.`
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what that would free")
+	cmd.Long = `Deletes a checkpoint and the content that no other checkpoint needs. The runs directly before and
+after it can no longer be undone.`
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show how much space that would free")
 	yesFlag(cmd, &yes)
 	return cmd
 }

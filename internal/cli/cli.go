@@ -79,13 +79,13 @@ func (a *app) finish(ctx context.Context, err error) int {
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &end):
 		fmt.Fprintf(a.Err, "%s %s\n", a.paint(a.Err, red, "holt:"), end)
 		if a.seenBy != "" {
-			fmt.Fprintf(a.Err, "%s it goes on; %s shows what becomes of it\n", a.paint(a.Err, bold, "hint:"), a.seenBy)
+			fmt.Fprintf(a.Err, "%s the daemon completes it; see the result with: %s\n", a.paint(a.Err, bold, "hint:"), a.seenBy)
 		}
 		return end.status()
 	case errors.As(err, &status):
 		return int(status)
 	case !a.began && holt.CodeOf(err) == holt.Internal: // cobra's
-		err = holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("holt help shows the commands, holt COMMAND --help their flags")
+		err = holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("list the commands with: holt help; list a command's flags with: holt COMMAND --help")
 	}
 	a.complain(err)
 	if errors.As(err, &own) {
@@ -110,10 +110,10 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holt",
 		Short: "Computers for AI agents, on your own machines",
-		Long: `Holt gives AI agents computers they can trust, on your own machines: each gets
-a real Linux machine to work in and a durable workspace for its files.
+		Long: `Holt runs computers for AI agents on your own machines. Each agent gets a real
+Linux machine to work in and a durable workspace for its files.
 
-Begin with: holt up`,
+Start with: holt up`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -126,8 +126,8 @@ Begin with: holt up`,
 		},
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", "", "the daemon's data directory (default: $"+holt.EnvDataDir+", else /var/lib/holt or ~/.local/share/holt)")
-	root.PersistentFlags().StringVar(&a.tenant, "tenant", "", "call for another tenant, as an admin may (default: $"+holt.EnvTenant+", else one's own)")
-	root.PersistentFlags().StringVar(&a.context, "context", "", "the server to call, by name: see holt context (default: $"+holt.EnvContext+", else the current one)")
+	root.PersistentFlags().StringVar(&a.tenant, "tenant", "", "act for this tenant; needs an admin's token (default: $"+holt.EnvTenant+", else the caller's own)")
+	root.PersistentFlags().StringVar(&a.context, "context", "", "the server to call, see holt context (default: $"+holt.EnvContext+", else the current one)")
 	if err := root.RegisterFlagCompletionFunc("context", a.completeContexts); err != nil {
 		panic(err) // the flag's name is misspelt
 	}
@@ -167,8 +167,8 @@ func group(use, short string, children ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return holt.Errorf(holt.InvalidArgument, "%s has no command %q", cmd.CommandPath(), args[0]).
-					WithHint("%s --help shows its commands", cmd.CommandPath())
+				return holt.Errorf(holt.InvalidArgument, "unknown command %[2]q for %[1]s", cmd.CommandPath(), args[0]).
+					WithHint("list the commands with: %s --help", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -184,12 +184,12 @@ func exactly(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %s, not %d", cmd.Name(), holt.CountOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s needs %s, got %d", cmd.Name(), holt.CountOf(n, "argument"), len(args)).WithHint("usage: %s", cmd.UseLine())
 	}
 }
 
 func (a *app) jsonFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON (the default when piped)")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON (default if standard output is not a terminal)")
 }
 
 // wantsJSON says how the answer is to be printed.
@@ -215,20 +215,20 @@ func (a *app) paint(to io.Writer, colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// say tells a person who watches what happens; it is not the answer.
+// say prints a message for people to standard error.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.Err, format+"\n", args...)
 }
 
-// asks tells whether a person is asked before something is lost; a script has decided.
+// asks reports whether the command asks for confirmation: only on a terminal, and without --yes.
 func (a *app) asks(yes bool) bool { return !yes && isTerminal(a.In) && isTerminal(a.Err) }
 
-// yesFlag is the flag of a command that asks.
+// yesFlag adds the flag of a command that asks for confirmation.
 func yesFlag(cmd *cobra.Command, yes *bool) {
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask (off a terminal nobody is asked)")
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask for confirmation (it is only asked on a terminal)")
 }
 
-// confirm asks before something is lost. Off a terminal nobody is asked.
+// confirm asks for confirmation, if [app.asks] says so.
 func (a *app) confirm(yes bool, question string) error {
 	if !a.asks(yes) {
 		return nil
@@ -238,6 +238,6 @@ func (a *app) confirm(yes bool, question string) error {
 	if _, err := fmt.Fscanln(a.In, &reply); err == nil && (reply == "y" || reply == "yes" || reply == "Y") {
 		return nil
 	}
-	a.say("nothing was done")
+	a.say("cancelled; nothing was changed")
 	return exitStatus(exitFailure)
 }

@@ -171,9 +171,9 @@ func TestManual(t *testing.T) {
 
 // hintElsewhere are errors of the command itself whose hint is set by another line, by file and the beginning of their text.
 var hintElsewhere = map[string]string{
-	"copy.go":    `"%s has no directory %s"`,       // noDirectory says how it is made
-	"copyget.go": `"%s: %w"`,                       // an error of the system, which names its file
-	"fork.go":    `"%d of %d forks were not made"`, // the hint is the first fork's
+	"copy.go":    `"%s has no directory %s"`,          // noDirectory says how it is made
+	"copyget.go": `"%s: %w"`,                          // an error of the system, which names its file
+	"fork.go":    `"%d of %d forks were not created"`, // the hint is the first fork's
 }
 
 // TestEveryErrorHasAHint: of all errors that the command makes itself, as its source has them.

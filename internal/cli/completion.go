@@ -9,11 +9,11 @@ import (
 // completionCommand prints what makes a shell complete holt's commands, flags and names.
 func (a *app) completionCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "Print what makes a shell complete commands, flags and names", Args: exactly(1),
-		Long: `Prints a script for the shell. With it Tab completes commands and flags, and asks the daemon
-for names: of computers, workspaces, snapshots, templates, terminals, runs, schedules, services,
-jobs, checkpoints, and of files after NAME:. A daemon that does not answer within a second is not
-waited for. The Debian package has installed all three; otherwise:
+		Use: "completion bash|zsh|fish", Short: "Print a shell's completion script", Args: exactly(1),
+		Long: `Prints a completion script for the shell. Tab then completes commands, flags, and names that the
+daemon knows: computers, workspaces, snapshots, templates, terminals, runs, schedules, services,
+jobs, checkpoints, and files after NAME:. Completion waits one second for the daemon at most. The
+Debian package installs the scripts of all three shells; otherwise:
 
   bash   holt completion bash > ~/.local/share/bash-completion/completions/holt
          (the package bash-completion must be installed)
@@ -21,8 +21,8 @@ waited for. The Debian package has installed all three; otherwise:
          (and, once, in ~/.zshrc: autoload -U compinit; compinit)
   fish   holt completion fish > ~/.config/fish/completions/holt.fish
 
-A new shell has it then. For this one only: source <(holt completion bash), in fish
-holt completion fish | source`,
+New shells then have completion. For the current shell only: source <(holt completion bash), or in
+fish: holt completion fish | source`,
 		Example:   `  source <(holt completion bash)`,
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ holt completion fish | source`,
 			case "fish":
 				return root.GenFishCompletion(a.Out, true)
 			}
-			return holt.Errorf(holt.InvalidArgument, "there is no completion for %q", args[0]).WithHint("shells are bash, zsh and fish")
+			return holt.Errorf(holt.InvalidArgument, "no completion for the shell %q", args[0]).WithHint("use bash, zsh or fish")
 		},
 	}
 	return cmd

@@ -20,10 +20,10 @@ import (
 func (a *app) computerCommand() *cobra.Command {
 	return group("computer", "Linux machines for agents",
 		a.computerCreate(), a.computerList(), a.computerGet(), a.computerRun(),
-		a.computerLife("start", "Start a stopped computer, or let a paused one go on", startHelp, client.Computers.Start),
-		a.computerLife("stop", "Shut a computer down; both disks stay", "", client.Computers.Stop),
-		a.computerLife("pause", "Keep memory and both disks, and end the machine", "", client.Computers.Pause),
-		a.computerLife("resume", "Let a paused computer go on where it was", "", client.Computers.Resume),
+		a.computerLife("start", "Start a stopped computer, or resume a paused one", startHelp, client.Computers.Start),
+		a.computerLife("stop", "Shut a computer down; its disks are kept", "", client.Computers.Stop),
+		a.computerLife("pause", "Pause a computer; its memory and disks are kept", "", client.Computers.Pause),
+		a.computerLife("resume", "Resume a paused computer", "", client.Computers.Resume),
 		a.computerUpdate(), a.computerWhyAwake(), a.computerHold(), a.computerHolds(), a.computerRelease(),
 		a.computerSnapshot(), a.computerFork(), a.computerDiff(), a.computerResize(), a.computerBudget(),
 		a.computerPorts(), a.computerForward(), a.computerConnect(), a.computerSSH(), a.computerSSHProxy(),
@@ -36,11 +36,11 @@ func (a *app) computerCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create [NAME]",
 		Short: "Create and start a computer",
-		Long: `Makes a computer and returns once it takes commands. Without a NAME it has a scientist's.
+		Long: `Creates a computer and returns when it accepts commands. Without NAME it gets a scientist's name.
 
-It goes on from where its template was booted with as many processors and as much memory
-(holt image list, READY), with a name, clock and keys of its own, in a fraction of a boot. Where there is
-none yet it boots the template first and keeps that, as it is when everything is started.`,
+If the template has a boot snapshot with the same number of processors and memory (READY in holt
+image list), the computer starts from that in a fraction of a boot, with its own name, clock and
+keys. Otherwise the template is booted first, and a boot snapshot is kept for the next computer.`,
 		Example: `  holt computer create einstein --template coding-agent --disk-size-mb 10240
   holt computer create --allow registry.example.com --allow '*.debian.org'
   holt computer create --json | jq -r .name`,
@@ -49,9 +49,9 @@ none yet it boots the template first and keeps that, as it is when everything is
 			if len(args) == 1 {
 				switch {
 				case args[0] == "":
-					return holt.Errorf(holt.InvalidArgument, "a computer's name is not empty").WithHint("leave NAME out for a scientist's")
+					return holt.Errorf(holt.InvalidArgument, "the computer name is empty").WithHint("give a name, or leave NAME out for an automatic one")
 				case spec.Name != "" && spec.Name != args[0]:
-					return holt.Errorf(holt.InvalidArgument, "a computer has one name, not %q and %q", args[0], spec.Name).WithHint("NAME is the same as --name NAME")
+					return holt.Errorf(holt.InvalidArgument, "two names for one computer: %q and %q", args[0], spec.Name).WithHint("use either NAME or --name")
 				}
 				spec.Name = args[0]
 			}
@@ -68,7 +68,7 @@ none yet it boots the template first and keeps that, as it is when everything is
 				spec.Template = path
 			}
 			var made holt.Computer
-			err = a.wait("creating (boots the template first, unless it is ready)", func() error {
+			err = a.wait("creating (boots the template first, unless it has a boot snapshot)", func() error {
 				made, err = c.Computers.Create(cmd.Context(), spec, "")
 				return err
 			})
@@ -78,20 +78,20 @@ none yet it boots the template first and keeps that, as it is when everything is
 			if a.wantsJSON() {
 				return printJSON(a.Out, made)
 			}
-			fmt.Fprintf(a.Out, "%s runs, with workspace %s; ready after %.1f s\n", made.Name, made.Workspace, float64(made.BootMS)/1000)
+			fmt.Fprintf(a.Out, "%s is running with workspace %s; ready after %.1f s\n", made.Name, made.Workspace, float64(made.BootMS)/1000)
 			a.say("next: holt computer run %s \"df -h / /home/agent\"", made.Name)
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&spec.Name, "name", "", "as NAME: a DNS label")
-	f.StringVar(&spec.Template, "template", "", "what its root disk is made from: a name, the path of a recipe, or an OCI image (default: base)")
+	f.StringVar(&spec.Template, "template", "", "source of the root disk: a template, the path of a recipe, or an OCI image (default: base)")
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
-	f.IntVar(&spec.WorkspaceSizeMB, "workspace-size-mb", 0, "what its new workspace may hold, MiB (default: as much as it likes; 20480 where a limit counts disks)")
+	f.IntVar(&spec.WorkspaceSizeMB, "workspace-size-mb", 0, "size limit of its new workspace, MiB (default: none, or 20480 if the tenant has a disk limit)")
 	f.StringVar(&spec.Workspace, "workspace", "", "an existing workspace to mount (default: a new one with the computer's name)")
-	idleFlag(cmd, &spec.IdleTimeout, "pause it after this long without a use, as 2h; null: never (default: 15m)")
+	idleFlag(cmd, &spec.IdleTimeout, "pause it after it was idle for this long, such as 2h; null: never (default: 15m)")
 	reach.add(a, cmd)
 	secretsOfFlag(a, cmd, &spec.SecretsOf)
 	a.jsonFlag(cmd)
@@ -120,7 +120,7 @@ func (a *app) computerList() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no computers yet; make one: holt computer create")
+				a.say("no computers yet; create one with: holt computer create")
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -130,7 +130,7 @@ func (a *app) computerList() *cobra.Command {
 			return printTable(a.Out, []string{"NAME", "STATE", "TEMPLATE", "CPUS", "MEMORY", "ROOT DISK", "WORKSPACE", "UPTIME", "CREATED"}, rows)
 		},
 	}
-	cmd.Flags().BoolVar(&jobs, "all", false, "also those of jobs, which go with them")
+	cmd.Flags().BoolVar(&jobs, "all", false, "include computers of jobs")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -205,8 +205,8 @@ func uptime(c holt.Computer) string {
 // The commands that show what becomes of computers and snapshots.
 const seeComputers, seeSnapshots = "holt computer list", "holt snapshot list"
 
-const startHelp = ` A stopped one boots; a paused one goes on where it
-was, as with resume: to boot it instead, stop it first. One that runs is left as it is.`
+const startHelp = ` A stopped computer boots. A paused one is resumed; to boot
+it instead, stop it first. A running computer is not changed.`
 
 // computerLife makes a verb that changes a computer's state; more is what its help says beside short.
 func (a *app) computerLife(verb, short, more string, call func(client.Computers, context.Context, string, string) (holt.Computer, error)) *cobra.Command {
@@ -241,9 +241,9 @@ func (a *app) computerDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Delete a computer with its root disk and the workspace that was made with it", Args: exactly(1),
-		Long: `Deletes a computer with its root disk, its snapshots and schedules, and the workspace that was
-made with it; one that was there before stays. Computers that were forked from it go on. It names
-the snapshots and schedules that went and the forks that stay.`,
+		Long: `Deletes a computer with its root disk, snapshots and schedules, and the workspace that was created
+with it. A workspace that existed before is kept. Forks of the computer are not affected. The
+command lists the snapshots and schedules that were deleted and the forks that are kept.`,
 		ValidArgsFunction: a.completeAll(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -260,8 +260,8 @@ the snapshots and schedules that went and the forks that stay.`,
 					return err
 				}
 			}
-			what := alsoDeleted(with, " Its snapshots go with it: %s.", " Its schedules go with it: %s.", " Its forks go on: %s.")
-			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was made with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
+			what := alsoDeleted(with, " This deletes its snapshots: %s.", " This deletes its schedules: %s.", " Its forks are kept: %s.")
+			if err := a.confirm(yes, fmt.Sprintf("Delete %s with its root disk and, if it was created with it, workspace %s?%s", got.Name, got.Workspace, what)); err != nil {
 				return err
 			}
 			err = a.lasts(c, got.Name, "deleting", seeComputers, func() error {
@@ -277,7 +277,7 @@ the snapshots and schedules that went and the forks that stay.`,
 					holt.DeletedComputer
 				}{got.Name, with})
 			}
-			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its snapshots went with it: %s", "; its schedules went with it: %s", "; its forks go on: %s"))
+			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; deleted with it, snapshots: %s", "; deleted with it, schedules: %s", "; forks that are kept: %s"))
 			return nil
 		},
 	}
@@ -342,9 +342,9 @@ func (a *app) computerLogs() *cobra.Command {
 	var q holt.LogQuery
 	cmd := &cobra.Command{
 		Use: "logs NAME", Short: "Print the machine's console log", Args: exactly(1),
-		Long: `Prints what the machine wrote to its console: the last MiB of it, across starts.
-A kernel that boots well says next to nothing there. What services log is in
-the guest's journal: holt computer run NAME -u root "journalctl -b"`,
+		Long: `Prints the last MiB that the machine wrote to its console, across starts. A kernel that
+boots without problems writes almost nothing there. Services log to the journal inside:
+holt computer run NAME -u root "journalctl -b"`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connectFor(cmd)
@@ -360,13 +360,13 @@ the guest's journal: holt computer run NAME -u root "journalctl -b"`,
 				return nil // Ctrl-C is how one stops following
 			}
 			if err == nil && out.n < littleSaid && q.TailBytes == 0 {
-				a.say(`what services log: holt computer run %s -u root "journalctl -b"`, args[0])
+				a.say(`for the logs of services: holt computer run %s -u root "journalctl -b"`, args[0])
 			}
 			return err
 		},
 	}
-	cmd.Flags().Int64Var(&q.TailBytes, "tail-bytes", 0, "only the last so many bytes")
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
+	cmd.Flags().Int64Var(&q.TailBytes, "tail-bytes", 0, "only this many bytes from the end")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep printing new output")
 	return cmd
 }
 
@@ -393,11 +393,11 @@ func refuseEmptyFlags(cmd *cobra.Command) (err error) {
 		v := f.Value.String()
 		number := f.Value.Type() != "string" && strings.HasPrefix(v, "-")
 		if v == "" || v == "0" || v == "0s" || number {
-			hint := "give more than 0, or leave --%s out"
+			hint := "use a value above 0, or leave --%s out"
 			if f.Value.Type() == "string" {
-				hint = "leave --%s out for its default"
+				hint = "leave --%s out to use its default"
 			}
-			err = holt.Errorf(holt.InvalidArgument, "--%s is %q", f.Name, v).WithHint(hint, f.Name)
+			err = holt.Errorf(holt.InvalidArgument, "invalid --%s %q", f.Name, v).WithHint(hint, f.Name)
 		}
 	})
 	return err

@@ -23,19 +23,18 @@ func (a *app) snapshotDiff() *cobra.Command {
 func (a *app) diffCommand(short, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "diff A B", Short: short, Args: exactly(2), Example: example,
-		Long: `Says what must change in A to make it B: files of the workspace and of the root disk,
-packages (of dpkg), processes and listening ports. A and B are computers, as they are now, or
-snapshots, by name or id, or COMPUTER@SNAPSHOT. Files of the workspace are compared across the forks of
-a family by what they hold, not by their times. All else is asked of a running computer; of a snapshot,
-or of a paused computer, it was asked just before the snapshot was taken, of a fork's just after.
+		Long: `Shows what must change in A to make it equal to B: files of the workspace and the root disk,
+packages (dpkg), processes and listening ports. A and B are computers in their current state, or
+snapshots: a name, an id, or COMPUTER@SNAPSHOT. Workspace files are compared by content, also between
+forks. The other parts come from the guest: of a running computer now; of a snapshot or a paused
+computer from just before the snapshot was taken; of a fork from just after.
 
-Files of the root disk are compared where people put what no package has (/etc, /root, /home, /opt,
-/srv, /usr/local, /var/www, /var/spool/cron, and what else is at the top), by size, time, mode and owner:
-one with another time has changed. Left out is what no two computers have in common (/etc/hostname,
-/etc/hosts, /etc/machine-id, SSH host keys), caches, and what is mounted.
+Files of the root disk are compared in /etc, /root, /home, /opt, /srv, /usr/local, /var/www,
+/var/spool/cron and top-level directories that no package owns, by size, time, mode and owner. Files that
+always differ (/etc/hostname, /etc/hosts, /etc/machine-id, SSH host keys), caches and mounts are left out.
 
-Of each kind 1000 differences are listed, with --json too, and the rest is counted.
-holt workspace merge B A --path PATH brings files of B to A.`,
+The output lists up to 1000 differences of each kind, also with --json, and counts the rest.
+To copy files of B to A: holt workspace merge B A --path PATH`,
 		ValidArgsFunction: a.completeAll(a.diffSides),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -123,7 +122,7 @@ func (a *app) sayDiff(d holt.ComputerDiff) {
 	}
 	a.list("ports", lines, d.Ports.Omitted, fmt.Sprintf("%d in both", d.Ports.Same))
 	if d.Omitted > 0 {
-		fmt.Fprintf(a.Out, "%d more files, packages, processes and ports were not looked at: a guest has too many\n", d.Omitted)
+		fmt.Fprintf(a.Out, "%d more files, packages, processes and ports were not compared: a computer has too many\n", d.Omitted)
 	}
 }
 
@@ -143,7 +142,7 @@ func (a *app) sayRootFiles(d holt.ComputerDiff) {
 		if n > 1 {
 			where += fmt.Sprintf(" and %d more; --json lists them", n-1)
 		}
-		fmt.Fprintf(a.Out, "  too much to be looked at to the end: %s\n", where)
+		fmt.Fprintf(a.Out, "  not compared completely, too many files: %s\n", where)
 	}
 }
 

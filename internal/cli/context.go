@@ -35,10 +35,10 @@ func showContext(t target, current bool) shownContext {
 }
 
 func (a *app) contextCommand() *cobra.Command {
-	cmd := group("context", "Servers that this command calls, by name",
+	cmd := group("context", "Named servers that this command can call",
 		a.contextAdd(), a.contextUse(), a.contextList(), a.contextShow(), a.contextDelete())
-	cmd.Long = `A context is a server with a token, under a name. The context local is the daemon on this
-machine, which needs neither. What is called is, of these, the first that is given:
+	cmd.Long = `A context is a named server with its token. The context local is the daemon on this machine and
+needs neither. holt calls the first of these that is set:
 
   --data-dir DIR                      the daemon of that directory, on this machine
   --context NAME
@@ -48,8 +48,8 @@ machine, which needs neither. What is called is, of these, the first that is giv
   the current context                 holt context use NAME
   local
 
-Contexts are in $XDG_CONFIG_HOME/holt/contexts.json (default: ~/.config), which only you may
-read: a file that others can read is refused. Tokens are never shown.`
+Contexts are stored in $XDG_CONFIG_HOME/holt/contexts.json (default: ~/.config). holt refuses the
+file if other users can read it. Tokens are never shown.`
 	return cmd
 }
 
@@ -59,8 +59,8 @@ func (a *app) contextAdd() *cobra.Command {
 	var tokenStdin, replace, use bool
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Add a server", Args: exactly(1),
-		Long: `Adds a server under a name. Its token is read from a file or from standard input, so that no
-shell keeps it. It is not called: holt --context NAME version does that.`,
+		Long: `Adds a named server. The token is read from a file or from standard input, so that it does not get
+into the shell's history. To test the context: holt --context NAME version`,
 		Example: `  holt context add prod --server https://holt.example.com:4646 --token-file token
   ssh box cat /var/lib/holt/token | holt context add box --server https://box:4646 --token-stdin --ca-file box.pem --use`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +69,7 @@ shell keeps it. It is not called: holt --context NAME version does that.`,
 				return err
 			}
 			if name == localContext {
-				return holt.Errorf(holt.InvalidArgument, "%s is the daemon on this machine", localContext).WithHint("choose another name")
+				return holt.Errorf(holt.InvalidArgument, "the name %s is reserved for the daemon on this machine", localContext).WithHint("use another name")
 			}
 			if err := a.readServer(&s, tokenFile, tokenStdin, caFile); err != nil {
 				return err
@@ -81,7 +81,7 @@ shell keeps it. It is not called: holt --context NAME version does that.`,
 			var current bool
 			err = a.changeContexts(func(c *contexts) error {
 				if _, there := c.Contexts[name]; there && !replace {
-					return holt.Errorf(holt.AlreadyExists, "there is a context %s already", name).WithHint("--replace replaces it")
+					return holt.Errorf(holt.AlreadyExists, "the context %s already exists", name).WithHint("replace it with --replace")
 				}
 				c.Contexts[name] = s
 				if use {
@@ -94,14 +94,14 @@ shell keeps it. It is not called: holt --context NAME version does that.`,
 				return err
 			}
 			if inTheClear(t) {
-				a.say("the token goes to %s unencrypted: whoever is on the way can read it; use https:// if it is not a network of your own", visible(s.Server))
+				a.say("warning: the token is sent to %s unencrypted; use https:// unless you trust the network", visible(s.Server))
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, showContext(t, current))
 			}
 			fmt.Fprintf(a.Out, "%s is %s\n", name, visible(s.Server))
 			if !current {
-				a.say("next: holt context use %s, or --context %s", name, name)
+				a.say("use it with: holt context use %s, or --context %s", name, name)
 			}
 			return nil
 		},
@@ -110,10 +110,10 @@ shell keeps it. It is not called: holt --context NAME version does that.`,
 	f.StringVar(&s.Server, "server", "", "https://HOST:PORT, http://HOST:PORT, or unix:/PATH of a socket")
 	f.StringVar(&tokenFile, "token-file", "", "a file with the token")
 	f.BoolVar(&tokenStdin, "token-stdin", false, "read the token from standard input")
-	f.StringVar(&caFile, "ca-file", "", "a PEM file of certificates that the server's may be signed by, besides the system's")
-	f.StringVar(&s.Fingerprint, "fingerprint", "", "SHA-256 of the only certificate that the server may show, hexadecimal; it need not be signed then")
-	f.BoolVar(&replace, "replace", false, "replace a context of that name")
-	f.BoolVar(&use, "use", false, "make it the current one")
+	f.StringVar(&caFile, "ca-file", "", "PEM file with additional root certificates for the server")
+	f.StringVar(&s.Fingerprint, "fingerprint", "", "SHA-256 of the server's certificate, hexadecimal; the certificate may then be self-signed")
+	f.BoolVar(&replace, "replace", false, "replace an existing context")
+	f.BoolVar(&use, "use", false, "make it the current context")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -124,9 +124,9 @@ func (a *app) readServer(s *endpoint, tokenFile string, tokenStdin bool, caFile 
 	var err error
 	switch {
 	case s.Server == "":
-		return holt.Errorf(holt.InvalidArgument, "a context needs a server").WithHint("--server https://HOST:PORT, or unix:/PATH")
+		return holt.Errorf(holt.InvalidArgument, "--server is missing").WithHint("add --server https://HOST:PORT, or --server unix:/PATH")
 	case tokenFile != "" && tokenStdin:
-		return holt.Errorf(holt.InvalidArgument, "--token-file and --token-stdin exclude each other").WithHint("leave one of them out")
+		return holt.Errorf(holt.InvalidArgument, "--token-file and --token-stdin exclude each other").WithHint("use only one of them")
 	case tokenFile != "":
 		token, err = readSmall(tokenFile)
 	case tokenStdin:
@@ -153,10 +153,10 @@ func checkServer(s endpoint, name string) (target, error) {
 		return t, err
 	}
 	if t.Token == "" {
-		return t, holt.Errorf(holt.InvalidArgument, "a server that is called over TCP needs a token").WithHint("--token-file FILE, or --token-stdin")
+		return t, holt.Errorf(holt.InvalidArgument, "a server over TCP needs a token").WithHint("add --token-file FILE or --token-stdin")
 	}
 	if strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return t, holt.Errorf(holt.InvalidArgument, "what was read is no token").WithHint("it is one line, as holt_…")
+		return t, holt.Errorf(holt.InvalidArgument, "the input is not a token").WithHint("a token is one line that begins with holt_")
 	}
 	opt, err := t.options()
 	if err != nil {
@@ -185,7 +185,7 @@ func inTheClear(t target) bool {
 
 func (a *app) contextUse() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "use NAME", Short: "Call this server unless another is named", Args: exactly(1),
+		Use: "use NAME", Short: "Select the current context", Args: exactly(1),
 		Example:           "  holt context use prod\n  holt context use local",
 		ValidArgsFunction: a.completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -202,12 +202,12 @@ func (a *app) contextUse() *cobra.Command {
 				return err
 			}
 			if name := a.getenv(holt.EnvContext); name != "" && name != args[0] || a.getenv(holt.EnvServer)+a.getenv(holt.EnvHost)+a.getenv(holt.EnvSocket)+a.getenv(holt.EnvDataDir) != "" {
-				a.say("this shell's environment names another server, which goes before it: holt context --help")
+				a.say("note: this shell's environment selects another server, which takes precedence: holt context --help")
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, showContext(t, true))
 			}
-			fmt.Fprintf(a.Out, "%s is called from now on\n", args[0])
+			fmt.Fprintf(a.Out, "the current context is %s\n", args[0])
 			return nil
 		},
 	}
@@ -253,9 +253,9 @@ func (a *app) contextList() *cobra.Command {
 func (a *app) contextShow() *cobra.Command {
 	var only bool
 	cmd := &cobra.Command{
-		Use: "show [NAME]", Aliases: []string{"get"}, Short: "Show which server is called, or a context", Args: atLeast(0, 1),
-		Long: `Shows the server that is called now, or that of a context. With --name it prints only the name, as
-a shell's prompt wants it, and nothing but an empty line for a server that HOLT_SERVER names.`,
+		Use: "show [NAME]", Aliases: []string{"get"}, Short: "Show the selected server, or a context", Args: atLeast(0, 1),
+		Long: `Shows the selected server, or that of a context. With --name it prints only the context's name, for
+a shell prompt; the line is empty if HOLT_SERVER selects the server.`,
 		Example:           `  PS1='[$(holt context show --name)] \w \$ '`,
 		ValidArgsFunction: a.completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -299,8 +299,8 @@ func yesNo(b bool) string {
 
 func (a *app) contextDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Forget servers and their tokens", Args: exactly(1),
-		Long:              "Forgets contexts with their tokens. A token stays valid for whoever else has it. After the current one local is called.",
+		Use: "delete NAME...", Aliases: []string{"rm"}, Short: "Delete contexts with their tokens", Args: exactly(1),
+		Long:              "Deletes contexts. Their tokens stay valid; to end one: holt token revoke. If the current context is deleted, local becomes the current one.",
 		ValidArgsFunction: a.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			err := a.changeContexts(func(c *contexts) error {

@@ -42,7 +42,7 @@ func (a *app) contextsPath() (string, error) {
 	if !filepath.IsAbs(dir) { // as its specification has it
 		home := a.getenv("HOME")
 		if home == "" {
-			return "", holt.Errorf(holt.InvalidArgument, "there is no home directory for contexts").WithHint("set HOME or XDG_CONFIG_HOME")
+			return "", holt.Errorf(holt.InvalidArgument, "no home directory to store contexts in").WithHint("set HOME or XDG_CONFIG_HOME")
 		}
 		dir = filepath.Join(home, ".config")
 	}
@@ -70,11 +70,11 @@ func (a *app) loadContexts() (contexts, error) {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return none, holt.Errorf(holt.InvalidArgument, "%s is not a file", path).WithHint("move it away, and add contexts again")
+		return none, holt.Errorf(holt.InvalidArgument, "%s is not a regular file", path).WithHint("move the file away and add the contexts again")
 	case st.Mode&0o077 != 0:
-		return none, holt.Errorf(holt.Forbidden, "others can read the tokens in %s", path).WithHint("chmod 600 %s; if somebody may have read it, make new tokens", shellWord(path))
+		return none, holt.Errorf(holt.Forbidden, "other users can read the tokens in %s", path).WithHint("chmod 600 %s; if others may have read it, replace the tokens", shellWord(path))
 	case int(st.Uid) != os.Geteuid() && st.Uid != 0:
-		return none, holt.Errorf(holt.Forbidden, "%s is another user's", path).WithHint("chown it, or move it away and add contexts again")
+		return none, holt.Errorf(holt.Forbidden, "%s belongs to another user", path).WithHint("chown the file, or move it away and add the contexts again")
 	}
 	return decodeContexts(f, path)
 }
@@ -86,11 +86,11 @@ func decodeContexts(r io.Reader, path string) (contexts, error) {
 		return out, here(err, path)
 	}
 	if err := json.Unmarshal(data, &out); err != nil || len(data) > mostContexts {
-		return contexts{}, holt.Errorf(holt.Corrupt, "%s cannot be read as contexts", path).WithHint("move it away, and add contexts again")
+		return contexts{}, holt.Errorf(holt.Corrupt, "%s is not a valid file of contexts", path).WithHint("move the file away and add the contexts again")
 	}
 	for name := range out.Contexts {
 		if _, err := holt.ParseName(name); err != nil || name == localContext {
-			return contexts{}, holt.Errorf(holt.Corrupt, "%s has a context %q", path, name).WithHint("names are 1 to 63 characters a-z, 0-9 and -, and %s is this machine", localContext)
+			return contexts{}, holt.Errorf(holt.Corrupt, "%s: invalid context name %q", path, name).WithHint("a name has 1 to 63 characters a-z, 0-9 and -; %s is reserved for this machine", localContext)
 		}
 	}
 	if out.Contexts == nil {
@@ -166,14 +166,14 @@ func (t target) called() string {
 	if t.name != "" {
 		return "the context " + t.name
 	}
-	return cmp.Or(t.Server, "the one of this machine")
+	return cmp.Or(t.Server, "the daemon of this machine")
 }
 
 // target finds out which daemon is called: by --data-dir, --context, HOLT_CONTEXT, HOLT_SERVER, HOLT_SOCKET or
 // HOLT_DATA_DIR, the current context, or as the one of this machine.
 func (a *app) target() (target, error) {
 	if a.dataDir != "" && a.context != "" {
-		return target{}, holt.Errorf(holt.InvalidArgument, "--data-dir and --context exclude each other").WithHint("give one of them")
+		return target{}, holt.Errorf(holt.InvalidArgument, "--data-dir and --context exclude each other").WithHint("use only one of them")
 	}
 	if a.dataDir != "" {
 		return a.localTarget()
@@ -227,14 +227,14 @@ func (a *app) contextTarget(c contexts, name string) (target, error) {
 }
 
 func noContext(name string) error {
-	return holt.Errorf(holt.NotFound, "there is no context %q", name).WithHint("holt context list shows them; holt context add %s --server URL --token-file FILE adds it", name)
+	return holt.Errorf(holt.NotFound, "no context %q", name).WithHint("list contexts with: holt context list; add it with: holt context add %s --server URL --token-file FILE", name)
 }
 
 // reach tells a socket from what is called over TCP.
 func reach(s endpoint, name string) (target, error) {
 	if path, ok := strings.CutPrefix(s.Server, "unix:"); ok {
 		if path = strings.TrimPrefix(path, "//"); !filepath.IsAbs(path) {
-			return target{}, holt.Errorf(holt.InvalidArgument, "%q is no socket", s.Server).WithHint("give unix: and an absolute path")
+			return target{}, holt.Errorf(holt.InvalidArgument, "%q is not a socket path", s.Server).WithHint("use unix: and an absolute path")
 		}
 		return target{endpoint: s, name: name, socket: path}, nil
 	}
@@ -248,10 +248,10 @@ func (t target) options() (client.Options, error) {
 	}
 	if t.Token == "" {
 		if t.name != "" {
-			return client.Options{}, holt.Errorf(holt.Unauthenticated, "the context %s has no token", t.name).WithHint("holt context add %s --replace … --token-file FILE gives it one", t.name)
+			return client.Options{}, holt.Errorf(holt.Unauthenticated, "the context %s has no token", t.name).WithHint("add one with: holt context add %s --replace --server URL --token-file FILE", t.name)
 		}
 		return client.Options{}, holt.Errorf(holt.Unauthenticated, "%s is set, but not %s", holt.EnvServer, holt.EnvToken).
-			WithHint("the first one is in the file token of the daemon's data directory")
+			WithHint("the admin's token is in the file token of the daemon's data directory")
 	}
 	return client.Options{Host: t.Server, Token: t.Token, CA: []byte(t.CA), Fingerprint: t.Fingerprint}, nil
 }
@@ -267,7 +267,7 @@ func readSmall(path string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, mostSmall+1))
 	if err == nil && len(data) > mostSmall {
-		return nil, holt.Errorf(holt.InvalidArgument, "%s is larger than %d MiB", path, mostSmall>>20).WithHint("name a file with a token or certificates")
+		return nil, holt.Errorf(holt.InvalidArgument, "%s is larger than %d MiB", path, mostSmall>>20).WithHint("use a file with a token or certificates")
 	}
 	return data, here(err, path)
 }

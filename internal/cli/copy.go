@@ -66,7 +66,7 @@ func (k *copier) flags(cmd *cobra.Command) {
 
 // recursiveFlags adds the flags of copies of directories.
 func (k *copier) recursiveFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&k.recursive, "recursive", "r", false, "also directories")
+	cmd.Flags().BoolVarP(&k.recursive, "recursive", "r", false, "copy directories too")
 	excludeFlag(cmd, &k.exclude)
 }
 
@@ -150,13 +150,13 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return isDirectory(from)
 	case !info.IsDir() && !info.Mode().IsRegular(): // to open a named pipe could take for ever
 		return holt.Errorf(holt.InvalidArgument, "%s is not a file or directory", from).
-			WithHint("pass what it holds through standard input: holt %s cp - %s:%s", k.noun.word, to.owner, to.path)
+			WithHint("pass its content through standard input: holt %s cp - %s:%s", k.noun.word, to.owner, to.path)
 	}
 	there, err := k.files.Stat(ctx, to.owner, to.path)
 	switch {
 	case err == nil && there.Kind == "dir":
 		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
-			return holt.Errorf(holt.InvalidArgument, "%q has no name to copy it under", from).WithHint("give the name, too: NAME:PATH/NEW")
+			return holt.Errorf(holt.InvalidArgument, "%q has no file name", from).WithHint("add the name of the new file: NAME:PATH/NEW")
 		}
 	case err != nil && holt.CodeOf(err) != holt.NotFound:
 		return err
@@ -238,9 +238,9 @@ func (k *copier) noDirectory(err error, to end) error {
 	}
 	dir := shellWord(path.Dir(to.path))
 	if k.noun == inWorkspaces {
-		return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt workspace mkdir -p %s:%s", to.owner, dir)
+		return holt.Errorf(holt.NotFound, "%w", err).WithHint("create it first: holt workspace mkdir -p %s:%s", to.owner, dir)
 	}
-	return holt.Errorf(holt.NotFound, "%w", err).WithHint("make the directory first: holt computer run %s -- mkdir -p %s", to.owner, dir)
+	return holt.Errorf(holt.NotFound, "%w", err).WithHint("create it first: holt computer run %s -- mkdir -p %s", to.owner, dir)
 }
 
 // kindHere names what kind of file something on this machine is, as

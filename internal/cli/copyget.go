@@ -38,7 +38,7 @@ func (k *copier) get(ctx context.Context, from end, to string) error {
 			return here(err, to)
 		}
 	case strings.HasSuffix(to, "/") && info.Kind != "dir":
-		return holt.Errorf(holt.NotFound, "there is no directory %s", to).WithHint("make it first: mkdir -p %s", shellWord(to))
+		return holt.Errorf(holt.NotFound, "no directory %s", to).WithHint("create it first: mkdir -p %s", shellWord(to))
 	}
 	if info.Kind != "dir" {
 		return k.getAny(ctx, from, info, to)
@@ -68,7 +68,7 @@ func (k *copier) named(ctx context.Context, from end) (end, holt.FileInfo, error
 		}
 		from.path = target
 	}
-	return from, holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "%s: too many symlinks", from.path).WithHint("name what they lead to")
+	return from, holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "%s: too many symlinks", from.path).WithHint("use the path that the links lead to")
 }
 
 func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to string) error {
@@ -103,7 +103,7 @@ func (k *copier) getPage(ctx context.Context, from end, entries []holt.FileInfo,
 	for _, e := range entries {
 		name := string(e.Name)
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") { // the guest is hostile
-			return holt.Errorf(holt.Corrupt, "the %s sent the file name %q", k.noun.word, name).WithHint("such a file cannot be copied; name the others one by one")
+			return holt.Errorf(holt.Corrupt, "the %s sent the unsafe file name %q", k.noun.word, name).WithHint("such a file cannot be copied; copy the others one by one")
 		}
 		if err := k.getAny(ctx, from.in(name), e, filepath.Join(to, name)); err != nil {
 			return err

@@ -17,10 +17,10 @@ import (
 )
 
 func (a *app) debugCommand() *cobra.Command {
-	cmd := group("debug", "Look into the daemon of this machine: profiles, goroutines, a bundle for a report",
+	cmd := group("debug", "Debug the daemon: profiles, goroutines, a bundle for a bug report",
 		a.debugProfile(), a.debugGoroutines(), a.debugMetrics(), a.debugBundle())
-	cmd.Long = `Looks into a daemon that is slow, hangs, or has a defect. Profiles and goroutines are shown on
-its socket only, not over TCP.`
+	cmd.Long = `Helps with a daemon that is slow, hangs, or has a bug. Profiles and goroutines are available only on
+its socket, not over TCP.`
 	return cmd
 }
 
@@ -31,8 +31,8 @@ func (a *app) debugProfile() *cobra.Command {
 	var kind, file string
 	var during time.Duration
 	cmd := &cobra.Command{
-		Use: "profile", Short: "Make a profile of the daemon, for go tool pprof", Args: exactly(0),
-		Long: "Makes a profile of the daemon and writes it into a file. A CPU profile and a trace take --during.",
+		Use: "profile", Short: "Write a profile of the daemon, for go tool pprof", Args: exactly(0),
+		Long: "Writes a profile of the daemon to a file. A CPU profile and a trace cover the time --during.",
 		Example: `  holt debug profile && go tool pprof -top holt-cpu.pprof
   holt debug profile --kind heap --output heap.pprof`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,12 +43,12 @@ func (a *app) debugProfile() *cobra.Command {
 				fallthrough
 			case "trace":
 				if during < time.Second || during > 10*time.Minute {
-					return holt.Errorf(holt.InvalidArgument, "--during cannot be %v", during).WithHint("give 1s to 10m")
+					return holt.Errorf(holt.InvalidArgument, "invalid --during %v", during).WithHint("use 1s to 10m")
 				}
 				query.Set("seconds", strconv.Itoa(int(during.Seconds())))
 			case "heap", "allocs", "goroutine", "mutex", "block", "threadcreate":
 			default:
-				return holt.Errorf(holt.InvalidArgument, "there is no profile %q", kind).WithHint("profiles are %v", profiles)
+				return holt.Errorf(holt.InvalidArgument, "no profile %q", kind).WithHint("use one of %v", profiles)
 			}
 			if file == "" {
 				file = "holt-" + kind + ".pprof"
@@ -58,7 +58,7 @@ func (a *app) debugProfile() *cobra.Command {
 				return err
 			}
 			var n int64
-			err = a.wait("looking at the daemon", func() error {
+			err = a.wait("profiling the daemon", func() error {
 				n, err = a.fetchFile(cmd.Context(), c, path, query, file)
 				return err
 			})
@@ -70,7 +70,7 @@ func (a *app) debugProfile() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&kind, "kind", "cpu", "cpu, heap, allocs, goroutine, mutex, block, threadcreate or trace")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "the file (default: holt-KIND.pprof)")
-	cmd.Flags().DurationVar(&during, "during", 10*time.Second, "for how long a CPU profile or a trace is made")
+	cmd.Flags().DurationVar(&during, "during", 10*time.Second, "how long a CPU profile or a trace covers")
 	a.jsonFlag(cmd)
 	a.completeFlag(cmd, "kind", func(context.Context, *client.Client) []string { return profiles })
 	return cmd
@@ -100,14 +100,14 @@ func (a *app) fetchFile(ctx context.Context, c *client.Client, path string, quer
 // notOnSocket explains why a daemon over TCP does not know these paths.
 func notOnSocket(err error) error {
 	if holt.CodeOf(err) == holt.NotFound {
-		return holt.Errorf(holt.Unsupported, "the daemon shows that on its socket only").WithHint("call it on the machine where it runs, with --context %s", localContext)
+		return holt.Errorf(holt.Unsupported, "the daemon offers this only on its socket").WithHint("run the command on the daemon's machine, with --context %s", localContext)
 	}
 	return err
 }
 
 func (a *app) debugGoroutines() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "goroutines", Short: "Print what every goroutine of the daemon does now", Args: exactly(0),
+		Use: "goroutines", Short: "Print the stacks of the daemon's goroutines", Args: exactly(0),
 		Example: "  holt debug goroutines | less",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.printDebug(cmd.Context(), "/debug/pprof/goroutine", url.Values{"debug": {"2"}})
@@ -119,8 +119,8 @@ func (a *app) debugGoroutines() *cobra.Command {
 
 func (a *app) debugMetrics() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "metrics", Short: "Print what the daemon counts, as Prometheus reads it", Args: exactly(0),
-		Long:    "Prints the daemon's metrics, in Prometheus' text format: what /metrics on its socket answers.",
+		Use: "metrics", Short: "Print the daemon's metrics", Args: exactly(0),
+		Long:    "Prints the daemon's metrics in Prometheus' text format, as /metrics does.",
 		Example: "  holt debug metrics | grep holt_computers",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.printDebug(cmd.Context(), "/metrics", nil) },
 	}
@@ -147,12 +147,12 @@ func (a *app) printDebug(ctx context.Context, path string, query url.Values) err
 func (a *app) debugBundle() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write a file with what a report of a defect needs", Args: exactly(0),
-		Long: `Writes an archive with versions, what holt doctor finds, the daemon's health, metrics, goroutines, heap
-and how it was started, the states of computers and what there is of images, and the last 2 MiB of its log. There are names of
-computers, workspaces and files in it, as far as the log has them; tokens, wherever they are, are
-blotted out. Look before you pass it on: tar -xzf FILE. What cannot be had, as of a daemon that
-does not answer, is left out and named in missing.txt.`,
+		Use: "bundle", Short: "Write a bundle for a bug report", Args: exactly(0),
+		Long: `Writes an archive with versions, the findings of holt doctor, the daemon's health, metrics, goroutines,
+heap and command line, the states of computers, the list of images, and the last 2 MiB of the log. It
+contains names of computers, workspaces and files; tokens are removed. Check it before you pass it on:
+tar -xzf FILE. Parts that are not available, for example because the daemon does not answer, are listed
+in missing.txt.`,
 		Example: "  holt debug bundle --output report.tar.gz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()

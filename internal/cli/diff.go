@@ -25,7 +25,7 @@ func (a *app) workspaceDiff() *cobra.Command {
 		for i, into := range []*string{&spec.From, &spec.To} {
 			if len(args) > i+1 {
 				if *into != "" {
-					return holt.Errorf(holt.InvalidArgument, "%q is named twice, as an argument and by flag", args[i+1]).WithHint("leave one of them out")
+					return holt.Errorf(holt.InvalidArgument, "%q is given as an argument and as a flag", args[i+1]).WithHint("use only one of them")
 				}
 				*into = args[i+1]
 			}
@@ -37,7 +37,7 @@ func (a *app) workspaceDiff() *cobra.Command {
 			spec.Paths = append(spec.Paths, at.path)
 		}
 		if text && stat {
-			return holt.Errorf(holt.InvalidArgument, "--text and --stat exclude each other").WithHint("give one of them")
+			return holt.Errorf(holt.InvalidArgument, "--text and --stat exclude each other").WithHint("use only one of them")
 		}
 		if spec, err = c.History.DiffPoints(ctx, at.workspace, spec); err != nil {
 			return err
@@ -53,22 +53,21 @@ func (a *app) workspaceDiff() *cobra.Command {
 		}
 		return a.changes(ctx, c, at.workspace, spec)
 	})
-	cmd.Long = `Shows what differs between two checkpoints, or a checkpoint and the present,
-which is called live. Without FROM it begins at the last checkpoint that somebody
-named or, if there is none, at the oldest there is; without TO it ends at live.
-Deletions come first, then what was renamed, created, changed, and what changed
-without its bytes (metadata). What is below a renamed directory has not changed
-for that. Nothing is ever cut: states that differ in more than 2,000,000 files are
-refused (too_many). A path that neither of the two has is an error.`
+	cmd.Long = `Shows the differences between two checkpoints, or between a checkpoint and the current state,
+which is called live. FROM defaults to the last checkpoint with a name, or else to the oldest; TO
+defaults to live. The output lists deleted files, then renamed, created and changed ones, then those
+with changed metadata only. Files below a renamed directory do not count as changed. The output is
+always complete: if more than 2,000,000 files differ, the command fails (too_many). A path that exists
+in neither state is an error.`
 	cmd.Example = `  holt workspace diff einstein
   holt workspace diff einstein:src before-upgrade --text
   holt workspace diff einstein auto-12 auto-13 --stat`
 	f := cmd.Flags()
-	f.StringVar(&spec.From, "from", "", "the checkpoint to begin at")
-	f.StringVar(&spec.To, "to", "", "the checkpoint to end at")
-	f.StringArrayVar((*[]string)(&spec.Paths), "path", nil, "only what is, or was, at or below this path (may be given several times)")
-	f.BoolVar(&text, "text", false, "unified diffs of the files that are text")
-	f.BoolVar(&stat, "stat", false, "only count")
+	f.StringVar(&spec.From, "from", "", "the older checkpoint")
+	f.StringVar(&spec.To, "to", "", "the newer checkpoint")
+	f.StringArrayVar((*[]string)(&spec.Paths), "path", nil, "only files at or below this path (repeatable)")
+	f.BoolVar(&text, "text", false, "show unified diffs of text files")
+	f.BoolVar(&stat, "stat", false, "show only counts")
 	return cmd
 }
 
@@ -84,7 +83,7 @@ func (a *app) changes(ctx context.Context, c *client.Client, workspace string, s
 		return err
 	})
 	if err == nil && n == 0 {
-		a.say("nothing differs")
+		a.say("no differences")
 	}
 	return err
 }
@@ -163,7 +162,7 @@ func countsLine(n holt.Counts) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing changed"
+		return "no changes"
 	}
 	line := strings.Join(parts, ", ")
 	if n.Created+n.Changed > 0 {
@@ -188,7 +187,7 @@ func (a *app) diffStat(ctx context.Context, c *client.Client, workspace string, 
 // textDiff passes diffs on.
 func (a *app) textDiff(ctx context.Context, c *client.Client, workspace string, spec holt.DiffSpec) error {
 	if a.json {
-		return holt.Errorf(holt.InvalidArgument, "--text and --json exclude each other").WithHint("give one of them")
+		return holt.Errorf(holt.InvalidArgument, "--text and --json exclude each other").WithHint("use only one of them")
 	}
 	return c.History.TextDiff(ctx, workspace, spec, a.forContent())
 }

@@ -17,9 +17,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	var install, yes bool
 	var listen string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Examine this machine", Args: exactly(0),
-		Long: `Looks at everything holt needs of this machine and says what to do about what
-is missing. The exit status is 0 unless something is bad.`,
+		Use: "doctor", Short: "Check this machine's requirements", Args: exactly(0),
+		Long: `Checks everything that holt needs on this machine, and says how to fix what is missing.
+The exit status is 0 unless a finding is bad.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := a.examine(cmd.Context(), listen)
 			if err != nil {
@@ -41,9 +41,9 @@ is missing. The exit status is 0 unless something is bad.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&install, "install", false, "install the Debian packages that are missing")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before installing")
-	cmd.Flags().StringVar(&listen, "listen", "", "see also whether a daemon could listen on this TCP address")
+	cmd.Flags().BoolVar(&install, "install", false, "install missing Debian packages")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "install without asking")
+	cmd.Flags().StringVar(&listen, "listen", "", "also check that the daemon can listen on this TCP address")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -84,8 +84,8 @@ func (a *app) mend(ctx context.Context, findings []holt.Finding, listen string, 
 	}
 	names := strings.Join(missing, " ")
 	if !yes && (!isTerminal(a.In) || !isTerminal(a.Err)) {
-		return nil, holt.Errorf(holt.Unsupported, "these packages are missing: %s", names).
-			WithHint("say --yes to have them installed, or: apt-get install %s", names)
+		return nil, holt.Errorf(holt.Unsupported, "missing packages: %s", names).
+			WithHint("add --yes to install them, or run: apt-get install %s", names)
 	}
 	if err := a.confirm(yes, "Install "+names+"?"); err != nil {
 		return nil, err

@@ -19,12 +19,12 @@ func (a *app) downCommand() *cobra.Command {
 	var stop, pause, keep, yes bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "End the daemon, its mounts and its computers", Args: exactly(0),
-		Long: `Shuts all computers down (their disks stay) or pauses them, ends mounts on the host and then
-the daemon, and waits for it. Without a daemon there is nothing to do, which is
-not an error. Whether a daemon elsewhere is meant is asked: nothing starts it again.`,
+		Long: `Shuts all computers down (their disks are kept) or pauses them, unmounts workspaces on the host,
+ends the daemon and waits until its process has ended. If no daemon is running, the command
+succeeds. For a daemon on another machine it asks first, because it cannot be started from here.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stop && pause || stop && keep || pause && keep {
-				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other").WithHint("give one of them")
+				return holt.Errorf(holt.InvalidArgument, "--stop, --pause and --keep exclude each other").WithHint("use only one of them")
 			}
 			spec := holt.DownSpec{Computers: holt.DownStop}
 			if pause {
@@ -38,10 +38,10 @@ not an error. Whether a daemon elsewhere is meant is asked: nothing starts it ag
 			return a.down(cmd.Context(), spec)
 		},
 	}
-	cmd.Flags().BoolVar(&stop, "stop", false, "shut computers down (the default)")
-	cmd.Flags().BoolVar(&pause, "pause", false, "keep their memory too: they go on where they were when they are resumed")
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave computers running; the next daemon takes them over")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask whether a daemon elsewhere is to end")
+	cmd.Flags().BoolVar(&stop, "stop", false, "shut the computers down (default)")
+	cmd.Flags().BoolVar(&pause, "pause", false, "pause the computers instead: their memory is kept too")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the computers running; the next daemon takes them over")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before ending a daemon on another machine")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -53,9 +53,9 @@ func (a *app) mayEnd(yes bool) error {
 		return err
 	}
 	if !a.asks(yes) {
-		return holt.Errorf(holt.InvalidArgument, "%s is called, and its daemon would end, with what runs in its computers", t.called()).WithHint("add --yes if that is what you want; for this machine's: --context local")
+		return holt.Errorf(holt.InvalidArgument, "this would end the daemon of %s and its computers", t.called()).WithHint("add --yes to confirm; for the daemon of this machine, use --context local")
 	}
-	return a.confirm(yes, "End the daemon of "+t.called()+", with what runs in its computers?")
+	return a.confirm(yes, "End the daemon of "+t.called()+" and its computers?")
 }
 
 func (a *app) down(ctx context.Context, spec holt.DownSpec) error {
@@ -66,13 +66,13 @@ func (a *app) down(ctx context.Context, spec holt.DownSpec) error {
 	health, err := c.Daemon.Health(ctx)
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unavailable && !a.remote() {
-			a.say("no daemon runs")
+			a.say("no daemon is running")
 			return nil
 		}
 		return err
 	}
 	var report holt.DownReport
-	err = a.wait("ending computers", func() error {
+	err = a.wait("stopping computers", func() error {
 		if report, err = c.Daemon.Down(ctx, spec, ""); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (a *app) gone(ctx context.Context, c *client.Client, pid int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return holt.Errorf(holt.Timeout, "the daemon (process %d) has said goodbye but does not end", pid).WithHint("its log says what it waits for; kill %d ends it, and the next daemon undoes what is half done", pid)
+			return holt.Errorf(holt.Timeout, "the daemon (process %d) has accepted the shutdown but is still running", pid).WithHint("see its log for the reason; to end it: kill %d. The next daemon cleans up unfinished work", pid)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -13,13 +13,14 @@ import (
 func (a *app) eventsCommand() *cobra.Command {
 	var q holt.EventQuery
 	cmd := &cobra.Command{
-		Use: "events [COMPUTER]", Short: "Show what happens to computers, runs, workspaces and all else", Args: cobra.MaximumNArgs(1),
-		Long: `Shows what has happened: computers and their states, runs, terminals, snapshots, workspaces and their checkpoints,
-jobs, schedules and their firings. The last 5000 events are kept. With --follow it goes on with what happens, also when
-the daemon is restarted, until Ctrl-C. With --json each event is one line; its id is what --after takes. A line
-"reset" says that what happened after that id is not known any more.
+		Use: "events [COMPUTER]", Short: "Show events of computers, runs, workspaces and other objects", Args: cobra.MaximumNArgs(1),
+		Long: `Shows events of computers, runs, terminals, snapshots, workspaces, checkpoints, jobs, schedules and their firings.
+The last 5000 events are kept. With --follow the command prints new events until Ctrl-C, also across restarts of the
+daemon. With --json each event is one line; --after takes its id. A line "reset" means that events after that id are
+no longer kept.
 
-Kinds are computer, run, terminal, snapshot, workspace, checkpoint, job, schedule and firing, or one of theirs, as computer.state.`,
+Kinds are computer, run, terminal, snapshot, workspace, checkpoint, job, schedule and firing, or one event of these,
+such as computer.state.`,
 		Example: `  holt events --follow
   holt events einstein --kind run
   holt events --follow --json --kind computer.state | jq -r 'select(.state == "failed") | .name'`,
@@ -40,7 +41,7 @@ Kinds are computer, run, terminal, snapshot, workspace, checkpoint, job, schedul
 				case e.Kind == holt.EventReady:
 					return nil
 				case e.Kind == holt.EventReset:
-					a.say("what happened before is not known any more: look at everything again")
+					a.say("earlier events are no longer kept; list the current state instead")
 					return nil
 				}
 				_, err := fmt.Fprintln(a.Out, eventLine(e))
@@ -49,8 +50,8 @@ Kinds are computer, run, terminal, snapshot, workspace, checkpoint, job, schedul
 		},
 	}
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what happens")
-	cmd.Flags().StringVar(&q.After, "after", "", "begin after the event with this id")
-	cmd.Flags().StringSliceVar(&q.Kinds, "kind", nil, "only these kinds, or all of these nouns")
+	cmd.Flags().StringVar(&q.After, "after", "", "start after the event with this id")
+	cmd.Flags().StringSliceVar(&q.Kinds, "kind", nil, "only these kinds of events")
 	a.jsonFlag(cmd)
 	return cmd
 }

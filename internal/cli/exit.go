@@ -26,8 +26,8 @@ const exitHelp = `Exit status:
   1  failure                       6  out of space
   2  usage or invalid argument     7  not authenticated or not allowed
   3  not found                     8  not supported here
-  4  exists already, or conflict   computer run, run follow, job run, terminal attach:
-                                   the command's, or 125 if holt itself fails; 130  interrupted
+  4  already exists, or conflict   130  interrupted
+computer run, run follow, job run and terminal attach: the command's status, or 125 if holt fails
 `
 
 // exitStatus ends the program with a status and no message.

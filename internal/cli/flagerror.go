@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -10,21 +11,24 @@ import (
 	"holt"
 )
 
-// flagError says of a flag's value what it should have been.
+// flagError names the flag whose value is invalid, and says what it should be.
 func flagError(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
-	var own *holt.Error
 	if errors.As(err, &value) {
-		name := value.GetFlag().Name
-		if errors.As(err, &own) {
-			return holt.Errorf(own.Code, "--%s: %s", name, own.Message).WithHint("%s", own.Hint)
-		}
-		wants := map[string]string{"int": "a whole number", "int64": "a whole number", "duration": "a time with its unit, as 90s or 1h30m", "bool": "true or false"}
-		if is := wants[value.GetFlag().Value.Type()]; is != "" {
-			return holt.Errorf(holt.InvalidArgument, "--%s cannot be %q: it is %s", name, value.GetValue(), is).WithHint("%s --help shows the flags", cmd.CommandPath())
-		}
+		e := invalidValue(value.GetFlag(), value.GetValue(), errors.Unwrap(value))
+		return holt.Errorf(e.Code, "--%s: %s", value.GetFlag().Name, e.Message).WithHint("%s", e.Hint)
 	}
-	return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help shows the flags", cmd.CommandPath())
+	return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("%s --help lists the flags", cmd.CommandPath())
+}
+
+// invalidValue is the error of a flag's value.
+func invalidValue(flag *pflag.Flag, text string, err error) *holt.Error {
+	var own *holt.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	wants := map[string]string{"int": "use a whole number", "int64": "use a whole number", "duration": "use a duration with a unit, such as 90s or 1h30m", "bool": "use true or false"}
+	return holt.Errorf(holt.InvalidArgument, "invalid value %q", text).WithHint("%s", cmp.Or(wants[flag.Value.Type()], err.Error()))
 }
 
 // ofFlags says what the API does not take by the names of the command's flags, as far as it has any of these names.

@@ -13,10 +13,9 @@ func (a *app) workspaceFork() *cobra.Command {
 	var spec holt.ForkSpec
 	cmd := &cobra.Command{
 		Use: "fork NAME", Short: "Fork a workspace, or a checkpoint of it", Args: exactly(1),
-		Long: `Makes a workspace of its own with everything that NAME holds, or held at a
-checkpoint, its history too. No content is copied, and inode numbers and times
-stay, so that Git and build tools see nothing new. Neither needs the other
-afterwards; holt workspace merge brings changes back.`,
+		Long: `Creates an independent workspace with the files and the history of NAME, now or at a checkpoint.
+No content is copied. Inode numbers and times are kept, so Git and build tools see no changes.
+To bring changes back: holt workspace merge.`,
 		Example: `  holt workspace fork einstein --name try-npm-11
   holt workspace fork einstein --at before-upgrade --count 3`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
@@ -35,9 +34,9 @@ afterwards; holt workspace merge brings changes back.`,
 			return a.reportForks(forked)
 		},
 	}
-	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this checkpoint")
-	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
-	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
+	cmd.Flags().StringVar(&spec.At, "at", "", "use the state at this checkpoint")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count, prefix of the names")
+	cmd.Flags().IntVar(&spec.Count, "count", 1, "number of forks")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -56,7 +55,7 @@ func (f *forksFailed) note(a *app, name string, why *holt.Error) {
 	if f.count++; f.first == nil {
 		f.first = why
 	}
-	a.say("%s was not made: %s", visible(name), visible(why.Message))
+	a.say("%s was not created: %s", visible(name), visible(why.Message))
 }
 
 // err is the error of a call that was to make so many.
@@ -64,7 +63,7 @@ func (f *forksFailed) err(asked int) error {
 	if f.count == 0 {
 		return nil
 	}
-	e := holt.Errorf(f.first.Code, "%d of %d forks were not made", f.count, asked)
+	e := holt.Errorf(f.first.Code, "%d of %d forks were not created", f.count, asked)
 	e.Hint = f.first.Hint
 	return e
 }
@@ -79,7 +78,7 @@ func (a *app) reportForks(forked holt.Forked) error {
 	var failed forksFailed
 	for _, one := range forked.Workspaces {
 		if w := one.Workspace; one.Error == nil && !a.wantsJSON() {
-			fmt.Fprintf(a.Out, "workspace %s is there, forked from %s at %s\n", w.Name, visible(w.Parent.Name), visible(w.Parent.Checkpoint))
+			fmt.Fprintf(a.Out, "workspace %s is created, forked from %s at %s\n", w.Name, visible(w.Parent.Name), visible(w.Parent.Checkpoint))
 		}
 		failed.note(a, one.Name, one.Error)
 	}

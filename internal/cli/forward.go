@@ -32,11 +32,11 @@ const (
 func (a *app) computerForward() *cobra.Command {
 	f := &forward{a: a}
 	cmd := &cobra.Command{
-		Use: "forward NAME PORT[:LOCAL]…", Short: "Make ports of a computer reachable here",
-		Long: `Listens on this machine and carries each connection to a port of a computer, until it is
-interrupted. LOCAL is the port here; without it, the same number; 0: one that is free, which is printed. PORT may be a unix socket of the computer
-(an absolute path), and LOCAL one to be made here. The computer's network need not be on, and forks of
-a computer have the same ports without getting in each other's way.
+		Use: "forward NAME PORT[:LOCAL]…", Short: "Forward local ports to ports of a computer",
+		Long: `Listens on this machine and forwards each connection to a port of a computer, until Ctrl-C. LOCAL is
+the local port (default: the same number; 0: any free port, which is printed). PORT can be a unix socket
+in the computer (an absolute path), and LOCAL a socket to create here. It works whatever the computer's
+network policy is.
 
 A connection wakes a computer that is paused or stopped, and keeps it awake. A pause of the computer or a restart
 of the daemon closes open connections; this command keeps listening. It listens at 127.0.0.1 and ::1 (localhost),
@@ -50,7 +50,7 @@ that address and ends. With --address it listens only at that address.`,
 			if len(args) >= 2 {
 				return nil
 			}
-			return holt.Errorf(holt.InvalidArgument, "%s takes a computer and its ports", cmd.Name()).WithHint("usage: %s", cmd.UseLine())
+			return holt.Errorf(holt.InvalidArgument, "%s needs a computer and at least one port", cmd.Name()).WithHint("usage: %s", cmd.UseLine())
 		},
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +64,7 @@ that address and ends. With --address it listens only at that address.`,
 			return f.run(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().StringVar(&f.address, "address", loopback.Name, "IP address of this machine to listen at; localhost: 127.0.0.1 and ::1; 0.0.0.0 and :: let other machines connect")
+	cmd.Flags().StringVar(&f.address, "address", loopback.Name, "IP address to listen at; localhost: 127.0.0.1 and ::1; 0.0.0.0 and :: allow connections from other machines")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -88,7 +88,7 @@ func parseForward(arg string) (p forwarded, err error) {
 	}
 	switch {
 	case !given && p.to.Socket != "":
-		return p, holt.Errorf(holt.InvalidArgument, "%s is to be reached at which port?", to).WithHint("say %s:PORT, or %s:SOCKET", to, to)
+		return p, holt.Errorf(holt.InvalidArgument, "no local port for %s", to).WithHint("use %s:PORT or %s:SOCKET", to, to)
 	case !given:
 		p.port = p.to.Port
 		return p, nil
@@ -98,8 +98,8 @@ func parseForward(arg string) (p forwarded, err error) {
 	}
 	here, err := holt.ParsePortAddress(local)
 	if err != nil {
-		return p, holt.Errorf(holt.InvalidArgument, "%q in %s is not a port to listen at here", local, arg).
-			WithHint("give a port of 1 to 65535, 0 for any, or the absolute path of a socket; leave it out for the same number")
+		return p, holt.Errorf(holt.InvalidArgument, "%q in %s is not a local port", local, arg).
+			WithHint("use a port from 1 to 65535, 0 for any free port, or the absolute path of a socket; leave it out for the same number")
 	}
 	p.port, p.socket = here.Port, string(here.Socket)
 	return p, nil
@@ -121,7 +121,7 @@ type forward struct {
 
 func (f *forward) run(ctx context.Context, name string) (err error) {
 	if f.address != loopback.Name && net.ParseIP(f.address) == nil {
-		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("give localhost (127.0.0.1 and ::1) for this machine only, or 0.0.0.0 or :: to let other machines connect")
+		return holt.Errorf(holt.InvalidArgument, "--address %q is not an IP address", f.address).WithHint("use localhost (127.0.0.1 and ::1) for this machine only, or 0.0.0.0 or :: to allow connections from other machines")
 	}
 	if f.c, err = f.a.connect(); err != nil {
 		return err
@@ -160,22 +160,22 @@ func (f *forward) listen(p forwarded) (net.Listener, error) {
 		l, err := net.Listen("unix", p.socket)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			return nil, holt.Errorf(holt.Conflict, "%s is there already", p.socket).WithHint("choose another path, or remove it if nothing listens there any more")
+			return nil, holt.Errorf(holt.Conflict, "%s already exists", p.socket).WithHint("use another path, or remove the file if nothing listens there")
 		case err != nil:
 			return nil, holt.Errorf(holt.InvalidArgument, "cannot listen at %s: %w", p.socket, cause(err)).
-				WithHint("its directory must be there, and the path have at most 107 bytes")
+				WithHint("the directory must exist, and the path may have at most 107 bytes")
 		}
 		return l, nil
 	}
 	l, err := loopback.Listen(net.JoinHostPort(f.address, strconv.Itoa(p.port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, holt.Errorf(holt.Conflict, "port %d of %s is already in use on this machine", p.port, f.takenAt(err)).WithHint("choose another port, as %s:%d", p.to, free(p.port))
+		return nil, holt.Errorf(holt.Conflict, "port %d of %s is already in use on this machine", p.port, f.takenAt(err)).WithHint("use another port, such as %s:%d", p.to, free(p.port))
 	case errors.Is(err, os.ErrPermission):
-		return nil, holt.Errorf(holt.Forbidden, "you may not listen at port %d here", p.port).WithHint("choose one from 1024 on, as %s:%d", p.to, free(p.port))
+		return nil, holt.Errorf(holt.Forbidden, "no permission to listen on port %d", p.port).WithHint("use a port from 1024 on, such as %s:%d", p.to, free(p.port))
 	case err != nil:
 		return nil, holt.Errorf(holt.InvalidArgument, "cannot listen at port %d of %s: %w", p.port, f.address, cause(err)).
-			WithHint("--address is one of this machine's addresses")
+			WithHint("--address must be an address of this machine")
 	}
 	return l, nil
 }
@@ -211,7 +211,7 @@ func free(port int) int {
 // announce says where the ports are reached.
 func (f *forward) announce() error {
 	if ip := net.ParseIP(f.address); f.address != loopback.Name && !ip.IsLoopback() {
-		f.a.say("holt: whoever reaches this machine at %s reaches these ports", f.address)
+		f.a.say("holt: warning: other machines that reach %s can use these ports", f.address)
 	}
 	if f.a.wantsJSON() {
 		type one struct {
@@ -234,7 +234,7 @@ func (f *forward) announce() error {
 			return err
 		}
 	}
-	f.a.say("Ctrl-C ends it")
+	f.a.say("stop with Ctrl-C")
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (f *forward) accept(ctx context.Context, p forwarded) {
 			return
 		}
 		if err != nil { // as too many open files: some will end
-			f.tell(holt.Errorf(holt.Unavailable, "cannot take a connection: %w", cause(err)).WithHint("it goes on listening"))
+			f.tell(holt.Errorf(holt.Unavailable, "accept a connection: %w", cause(err)).WithHint("the command keeps listening"))
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
@@ -256,7 +256,7 @@ func (f *forward) accept(ctx context.Context, p forwarded) {
 		select {
 		case f.room <- struct{}{}:
 		default:
-			f.tell(holt.Errorf(holt.TooMany, "%d connections are open", mostForwarded).WithHint("more wait until some have ended"))
+			f.tell(holt.Errorf(holt.TooMany, "%d connections are open", mostForwarded).WithHint("new connections wait until others end"))
 			select {
 			case f.room <- struct{}{}:
 			case <-ctx.Done():
@@ -318,7 +318,7 @@ func (f *forward) carry(ctx context.Context, near localConn, to holt.PortAddress
 		return nil
 	}
 	e := holt.AsError(broke)
-	return e.WithHint("this command goes on listening; %s", cmp.Or(e.Hint, "connect again"))
+	return e.WithHint("this command keeps listening; %s", cmp.Or(e.Hint, "connect again"))
 }
 
 // reset closes a connection so that its program is told that it broke.

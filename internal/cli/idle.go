@@ -40,11 +40,10 @@ func (a *app) computerUpdate() *cobra.Command {
 	var change holt.ComputerUpdate
 	cmd := &cobra.Command{
 		Use: "update NAME [--name NAME] [--idle-timeout DURATION|null]", Short: "Rename a computer, or change when it is paused for being idle", Args: exactly(1),
-		Long: `Gives a computer another name, or changes after how long without a use it is paused; null:
-never. It takes effect at once, whether the computer runs or not. What counts as a use: holt
-computer why-awake. Previews and SSH have the new name from then on, and the old one is free; its
-id and its workspace stay as they are (holt workspace update renames that), and inside it is the
-host name from its next start on.`,
+		Long: `Renames a computer, or changes its idle timeout. The change takes effect immediately, whether the
+computer runs or not. holt computer why-awake shows what counts as use. Previews and SSH use the new
+name immediately, and the old one is free; the host name inside changes at the next start. The
+computer's id and the name of its workspace stay the same (holt workspace update renames that).`,
 		Example: `  holt computer update einstein --name albert
   holt computer update einstein --idle-timeout 2h
   holt computer update einstein --idle-timeout null`,
@@ -55,7 +54,7 @@ host name from its next start on.`,
 				return err
 			}
 			if change == (holt.ComputerUpdate{}) {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --name, or --idle-timeout as 15m or null")
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("add --name, or --idle-timeout with a duration such as 15m, or null")
 			}
 			got, err := c.Computers.Update(cmd.Context(), args[0], change, "")
 			if err != nil {
@@ -65,9 +64,9 @@ host name from its next start on.`,
 				return printJSON(a.Out, got)
 			}
 			if change.Name != "" {
-				fmt.Fprintf(a.Out, "%s is %s now\n", args[0], got.Name)
+				fmt.Fprintf(a.Out, "%s is now %s\n", args[0], got.Name)
 				if got.Workspace == args[0] { // in whose way a new computer of that name would be
-					a.say("its workspace is still called %s; to rename it, too: holt workspace update %s --name %s", got.Workspace, got.Workspace, got.Name)
+					a.say("its workspace keeps the name %s; to rename it too: holt workspace update %s --name %s", got.Workspace, got.Workspace, got.Name)
 				}
 			}
 			if change.IdleTimeout != 0 {
@@ -76,8 +75,8 @@ host name from its next start on.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&change.Name, "name", "", "another name")
-	idleFlag(cmd, &change.IdleTimeout, "pause it after this long without a use, as 15m; null: never")
+	cmd.Flags().StringVar(&change.Name, "name", "", "the new name")
+	idleFlag(cmd, &change.IdleTimeout, "pause it after it was idle for this long, such as 15m; null: never")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -85,9 +84,9 @@ host name from its next start on.`,
 // idleSaid says when a computer is paused.
 func idleSaid(t holt.IdleTimeout) string {
 	if t.Never() {
-		return "is never paused for being idle"
+		return "is not paused when it is idle"
 	}
-	return "is paused after " + t.String() + " without a use"
+	return "is paused after " + t.String() + " idle"
 }
 
 // idleRows are what is shown of a computer's idling.
@@ -104,12 +103,11 @@ func idleRows(c holt.Computer) (rows [][]string) {
 
 func (a *app) computerWhyAwake() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "why-awake NAME", Short: "Say why a computer is awake, and when it is paused", Args: exactly(1),
-		Long: `Names what a computer is in use for: runs, terminals that somebody is attached to or that work,
-connections to its ports, access to its files, schedules, holds, and what uses its processor or network
-by itself. While there is any of these it is not paused; once there is none, its idle timeout counts.
-An idle shell, and processes that wait, are no use: a hold keeps the computer awake for them.
-To ask wakes no computer.`,
+		Use: "why-awake NAME", Short: "Show why a computer is awake and when it will be paused", Args: exactly(1),
+		Long: `Lists what keeps a computer awake: runs, attached or busy terminals, connections to its ports, access
+to its files, schedules, holds, and its own processor or network activity. While there is any of these,
+it is not paused; after the last one ends, its idle timeout starts. An idle shell and waiting processes
+do not count; use a hold for them (holt computer hold). This command does not wake the computer.`,
 		Example: `  holt computer why-awake einstein
   holt computer why-awake einstein --json | jq -r '.uses[].kind'`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -158,16 +156,16 @@ func awakeLines(why holt.Awake) (lines []string) {
 	case why.State != holt.ComputerRunning:
 		add("%s is not awake: %s", why.Computer, why.Note)
 		if len(why.Uses) > 0 {
-			add("these keep it awake once it is:")
+			add("these will keep it awake:")
 		}
 		return lines
 	case len(why.Uses) > 0:
-		add("%s is awake, in use for:", why.Computer)
+		add("%s is awake because of:", why.Computer)
 	case why.IdleSince != nil:
 		add("%s has been idle for %s%s", why.Computer, span(time.Since(*why.IdleSince)), pauseSaid(why.PausesAt))
 	}
 	if why.LastUse != nil {
-		add("its last use: %s", useSaid(*why.LastUse))
+		add("last use: %s", useSaid(*why.LastUse))
 	}
 	if why.Note != "" {
 		add("%s", why.Note)
@@ -181,9 +179,9 @@ func pauseSaid(at *time.Time) string {
 	case at == nil:
 		return ""
 	case time.Until(*at) <= 0:
-		return ", and is about to be paused"
+		return ", and will be paused now"
 	}
-	return fmt.Sprintf(", and is paused in %s (at %s)", span(time.Until(*at)), at.Local().Format(time.DateTime))
+	return fmt.Sprintf(", and will be paused in %s (at %s)", span(time.Until(*at)), at.Local().Format(time.DateTime))
 }
 
 // useSaid says what a use is.
@@ -203,9 +201,9 @@ func (a *app) computerHold() *cobra.Command {
 	var span time.Duration
 	cmd := &cobra.Command{
 		Use: "hold NAME --reason TEXT", Short: "Keep a computer awake for a while", Args: exactly(1),
-		Long: `Keeps a computer from being paused for being idle, until the hold expires or is released: for
-work that cannot be seen in it, as a model that thinks between two commands. A hold does not wake a
-paused computer; it counts once that goes on. A computer has at most 32.`,
+		Long: `A hold keeps an idle computer awake until the hold expires or is released. Use it for work that is
+not visible in the computer, such as a model that thinks between two commands. A hold does not wake a
+paused computer. A computer can have 32 holds.`,
 		Example: `  holt computer hold einstein --reason thinking --for 30m
   id=$(holt computer hold einstein --reason "waits for review" --for 8h --json | jq -r .id)`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -215,7 +213,7 @@ paused computer; it counts once that goes on. A computer has at most 32.`,
 				return err
 			}
 			if strings.TrimSpace(spec.Reason) == "" {
-				return holt.Errorf(holt.InvalidArgument, "a hold needs a reason").WithHint("say what is waited for: --reason thinking")
+				return holt.Errorf(holt.InvalidArgument, "a hold needs a reason").WithHint("add a reason, such as --reason thinking")
 			}
 			spec.ForMS = int64((span + time.Millisecond - 1) / time.Millisecond)
 			h, err := c.Computers.Hold(cmd.Context(), args[0], spec, "")
@@ -230,8 +228,8 @@ paused computer; it counts once that goes on. A computer has at most 32.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&spec.Reason, "reason", "", "what is waited for, as thinking (needed)")
-	cmd.Flags().DurationVar(&span, "for", 0, "how long, at most 168h (default: 30m)")
+	cmd.Flags().StringVar(&spec.Reason, "reason", "", "the reason, such as thinking (required)")
+	cmd.Flags().DurationVar(&span, "for", 0, "duration, at most 168h (default: 30m)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -253,7 +251,7 @@ func (a *app) computerHolds() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("nobody holds it; holt computer why-awake %s says what uses it", args[0])
+				a.say("no holds; to see what keeps it awake: holt computer why-awake %s", args[0])
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -280,7 +278,7 @@ func holdIDs(computer string) names {
 func (a *app) computerRelease() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "release NAME HOLD", Short: "Release a hold", Args: exactly(2),
-		Long:              "Releases a hold. Once nothing else uses the computer its idle timeout counts from now.",
+		Long:              "Releases a hold. If nothing else keeps the computer awake, its idle timeout starts now.",
 		Example:           "  holt computer release einstein hld_aaaaaaaaaaaaaaaa",
 		ValidArgsFunction: a.completeSecond(a.computerNames, holdIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {

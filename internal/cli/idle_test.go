@@ -25,7 +25,7 @@ func TestAwakeSaid(t *testing.T) {
 		"due": {holt.Awake{State: holt.ComputerRunning, IdleSince: &ago, PausesAt: &ago, Note: "a pause failed"},
 			[]string{"einstein has been idle for 3 min, and is about to be paused\na pause failed\n"}},
 		"paused": {holt.Awake{State: holt.ComputerPaused, Note: "it is paused, by idle", Uses: []holt.Use{{Kind: holt.UseHold, Detail: "waits", Since: ago, Until: &soon}}},
-			[]string{"einstein is not awake: it is paused, by idle", "these keep it awake once it is:", "waits"}},
+			[]string{"einstein is not awake: it is paused, by idle", "these will keep it awake:", "waits"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -13,25 +13,26 @@ import (
 )
 
 func (a *app) imageCommand() *cobra.Command {
-	return group("image", "What computers' root disks are made from", a.imageBuild(), a.imageList(), a.imageShow(), a.imageDelete(), a.imagePrune())
+	return group("image", "Images that root disks of computers are created from", a.imageBuild(), a.imageList(), a.imageShow(), a.imageDelete(), a.imagePrune())
 }
 
 func (a *app) imageBuild() *cobra.Command {
 	var shape holt.Shape
 	cmd := &cobra.Command{
-		Use: "build TEMPLATE", Short: "Build a template's image on this machine, and boot it once", Args: exactly(1),
-		Long: `Builds the image of a template: base, coding-agent, browser or docker, the path of a recipe, or an
-OCI image of Debian bookworm, to which systemd and the user agent are added:
-docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG] a layout,
-docker-archive:/FILE what docker save wrote. The template is then named after it.
-What was built before from the same content is used again; a tag is not asked for again
-while its image is there (holt image delete first). Its file system, and so the smallest root
-disk of its computers, has 8192 MiB; a recipe that is "from" it may say another disk_size_mb.
+		Use: "build TEMPLATE", Short: "Build a template's image on this machine and boot it once", Args: exactly(1),
+		Long: `Builds the image of a template. TEMPLATE is base, coding-agent, browser or docker, the path of a
+recipe, or an OCI image of Debian bookworm: docker://NAME:TAG in a registry, oci:/DIRECTORY[:TAG]
+for a layout, or docker-archive:/FILE for the output of docker save. holt adds systemd and the user
+agent to an OCI image and names the template after it.
 
-The daemon then boots it once, waits until everything is started, and keeps that: new
-computers of that shape go on from there. A service of the template that does not come up is an
-error, with the end of its log; the image stays, and its computers boot. Where no
-daemon runs, the next one does it in the background, in that shape.`,
+An image with the same content is not built again. The tag of an OCI image is not resolved again
+while its image exists (delete it first: holt image delete). The root disk of an OCI image has at
+least 8192 MiB; a recipe with "from" can set another disk_size_mb.
+
+The daemon then boots the image once, waits until all services are started, and keeps a boot
+snapshot: new computers with the same number of processors and memory start from it. If a service of
+the template does not start, the command fails with the end of its log; the image can still be used,
+and its computers boot. If no daemon is running, the next one does this in the background.`,
 		Example: `  holt image build coding-agent
   holt image build ./recipe.json
   holt image build docker://python:3.12-slim-bookworm
@@ -59,12 +60,12 @@ daemon runs, the next one does it in the background, in that shape.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, image)
 			}
-			fmt.Fprintf(a.Out, "%s is built: %s, fits on %d MiB\n", image.Template, size(image.Bytes), image.MinDiskMB)
+			fmt.Fprintf(a.Out, "%s is built: %s, needs a disk of %d MiB\n", image.Template, size(image.Bytes), image.MinDiskMB)
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&shape.CPUs, "cpus", 0, "virtual processors of the machine that is booted (default: 1)")
-	cmd.Flags().IntVar(&shape.MemoryMB, "memory-mb", 0, "its memory, MiB (default: 1024)")
+	cmd.Flags().IntVar(&shape.CPUs, "cpus", 0, "virtual processors of the boot snapshot (default: 1)")
+	cmd.Flags().IntVar(&shape.MemoryMB, "memory-mb", 0, "memory of the boot snapshot, MiB (default: 1024)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -87,7 +88,7 @@ func (a *app) bootAfterBuild(ctx context.Context, at Place, image holt.Image, sh
 		return image, err
 	}
 	if _, err := c.Daemon.Health(ctx); err != nil {
-		a.say("no daemon runs here: the next one boots %s once, in the background", visible(image.Template))
+		a.say("no daemon is running here; the next one boots %s once, in the background", visible(image.Template))
 		if shape != (holt.Shape{}) && ctx.Err() == nil {
 			return image, a.local.BootLater(ctx, at, image, shape)
 		}
@@ -98,16 +99,17 @@ func (a *app) bootAfterBuild(ctx context.Context, at Place, image holt.Image, sh
 
 // boot has a daemon boot an image once and keep that, if its machines can be kept.
 func (a *app) boot(ctx context.Context, c *client.Client, image holt.Image, shape holt.Shape) (booted holt.Image, err error) {
+	title := fmt.Sprintf("image %s: %s", visible(image.Template), stepOf(Progress{Step: imageSteps, Stage: "boot"}))
 	if !isTerminal(a.Err) {
-		a.say("image %s: booting", visible(image.Template))
+		a.say("%s", title)
 	}
-	err = a.wait(fmt.Sprintf("booting %s once", visible(image.Template)), func() error {
+	err = a.wait(title, func() error {
 		booted, err = c.Images.Boot(ctx, image.Digest, shape, "")
 		return err
 	})
 	switch holt.CodeOf(err) {
 	case holt.NotFound:
-		a.say("the daemon here does not boot it: its images are elsewhere, or it is of another version")
+		a.say("the daemon here does not know this image, so it does not boot it: it has another image directory or another version")
 		return image, nil
 	case holt.Unsupported:
 		return image, nil
@@ -118,11 +120,10 @@ func (a *app) boot(ctx context.Context, c *client.Client, image holt.Image, shap
 func (a *app) imageList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List templates and whether they are built", Args: exactly(0),
-		Long: `Lists every template, built or not, and every image that is there. One is
-outdated when its template's recipe, or the host, has changed since. READY are the
-processors and MiB of memory with which it was booted and is kept: new computers like
-that go on from there, others boot first (without a daemon they may be for another version of
-QEMU). SIZE is with those. COMPUTERS counts the disks that stand on it.`,
+		Long: `Lists all templates, built or not, and all images. An image is outdated if its template's recipe or
+the host has changed since it was built. READY shows its boot snapshots as processors×MiB: new computers
+of that shape start from one, others boot first (if no daemon is running, a boot snapshot may be for
+another version of QEMU). SIZE includes them. COMPUTERS counts the disks that use the image.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.images(cmd.Context())
 			if err != nil {
@@ -151,8 +152,8 @@ QEMU). SIZE is with those. COMPUTERS counts the disks that stand on it.`,
 
 func (a *app) imageShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show TEMPLATE|DIGEST", Aliases: []string{"get"}, Short: "Show the images of a template, or one", Args: exactly(1),
-		Long:              "Shows what there is of a template, the image that new computers are made of first, or the image whose digest begins so.",
+		Use: "show TEMPLATE|DIGEST", Aliases: []string{"get"}, Short: "Show an image", Args: exactly(1),
+		Long:              "Shows the images of a template, beginning with the one that new computers use, or the image with this digest.",
 		Example:           "  holt image show base\n  holt image show base --json | jq -r '.[0].digest'",
 		ValidArgsFunction: a.complete(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -174,7 +175,7 @@ func (a *app) imageShow() *cobra.Command {
 			})
 			switch {
 			case len(all) == 0:
-				return holt.Errorf(holt.NotFound, "there is no template or image %q", args[0]).WithHint("holt image list shows them; a digest is given by 8 digits or more")
+				return holt.Errorf(holt.NotFound, "no template or image %q", args[0]).WithHint("list them with: holt image list; a digest needs at least 8 digits")
 			case a.wantsJSON():
 				return printJSON(a.Out, all)
 			}
@@ -197,7 +198,7 @@ func (a *app) imageShow() *cobra.Command {
 func imageRows(im holt.Image) [][]string {
 	rows := [][]string{{"template", im.Template}}
 	if im.BuiltAt == nil {
-		return append(rows, []string{"built", "no; holt image build " + im.Template})
+		return append(rows, []string{"built", "no; build it with: holt image build " + im.Template})
 	}
 	built := ago(*im.BuiltAt)
 	if !im.Built {
@@ -268,14 +269,14 @@ func (a *app) readyNow(ctx context.Context, all []holt.Image) error {
 func (a *app) imageDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete TEMPLATE|DIGEST...", Aliases: []string{"rm"}, Short: "Delete an image that no computer stands on", Args: exactly(1),
+		Use: "delete TEMPLATE|DIGEST...", Aliases: []string{"rm"}, Short: "Delete an image that no computer uses", Args: exactly(1),
 		ValidArgsFunction: a.completeAll(a.templateNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := a.imagesHere()
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Delete the image %s? To build it again takes minutes.", visible(args[0]))); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Delete the image %s? Building it again takes minutes.", visible(args[0]))); err != nil {
 				return err
 			}
 			gone, err := a.local.DeleteImage(cmd.Context(), at, args[0])
@@ -292,9 +293,9 @@ func (a *app) imageDelete() *cobra.Command {
 
 func (a *app) imagePrune() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "prune", Short: "Delete images that nothing needs any more", Args: exactly(0),
-		Long: `Deletes the images that a later build of their template has replaced and that
-no computer's disk stands on, whichever daemon it belongs to.`,
+		Use: "prune", Short: "Delete outdated images that no computer uses", Args: exactly(0),
+		Long: `Deletes images that a newer build of their template has replaced and that no
+computer's disk uses, of any daemon.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at, err := a.imagesHere()
 			if err != nil {
@@ -314,8 +315,8 @@ no computer's disk stands on, whichever daemon it belongs to.`,
 // imagesHere says where this machine's images are.
 func (a *app) imagesHere() (Place, error) {
 	if a.remote() {
-		return Place{}, holt.Errorf(holt.Unsupported, "images are deleted on the machine where they are").
-			WithHint("call it there, with the context %s", localContext)
+		return Place{}, holt.Errorf(holt.Unsupported, "images can only be deleted on the machine that stores them").
+			WithHint("run the command there, with --context %s", localContext)
 	}
 	return a.place()
 }

@@ -14,18 +14,16 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	cmd := group("job", "Commands in computers of their own that are thrown away", a.jobRun(), a.jobList(), a.jobGet(), a.jobFollow(), a.jobOutputs(), a.jobCancel(), a.jobDelete())
+	cmd := group("job", "Commands that run once in a temporary computer", a.jobRun(), a.jobList(), a.jobGet(), a.jobFollow(), a.jobOutputs(), a.jobCancel(), a.jobDelete())
 	cmd.Aliases = []string{"jobs"}
-	cmd.Long = `A job is one command with known inputs. It gets a computer of its own, made from a template
-like any other, whose workspace begins with the inputs; what the command leaves in the
-directory out is its outputs. At its end these and its exit status are kept, and all else
-is thrown away.
+	cmd.Long = `A job is one command with its inputs. It runs in its own computer, created from a template, whose
+workspace starts with the inputs. The files that the command leaves in the directory out are its
+outputs. When the job ends, its outputs and exit status are kept and the computer is deleted.
 
-A job belongs to the daemon: it goes on when its client leaves and when the daemon is
-killed. It waits, queued, until the host has memory for its computer. When its machine ends
-under it, it is begun again with its inputs, three times at most. Outputs stay until they
-are fetched, or for 24 hours; the last 1000 jobs of a tenant, and those with outputs,
-are remembered, with the last 64 KiB of what each wrote.`
+The daemon runs jobs: they continue if the client disconnects or the daemon restarts. A job is queued
+until the host has memory for its computer. If the machine fails, the job starts again with its
+inputs, three times at most. Outputs are kept until they are fetched, for at most 24 hours. The daemon
+keeps the last 1000 jobs of a tenant, and those with outputs, each with its last 64 KiB of output.`
 	return cmd
 }
 
@@ -46,7 +44,7 @@ func (a *app) jobList() *cobra.Command {
 			case a.wantsJSON():
 				return printJSON(a.Out, list)
 			case len(list) == 0:
-				a.say("no jobs yet; run one: holt job run \"make test\" --in . --out results")
+				a.say("no jobs yet; run one with: holt job run \"make test\" --in . --out results")
 				return nil
 			}
 			rows := make([][]string, len(list))
@@ -56,7 +54,7 @@ func (a *app) jobList() *cobra.Command {
 			return printTable(a.Out, []string{"JOB", "STATE", "CREATED", "TOOK", "COMMAND"}, rows)
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to list, at most 1000")
+	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "number of jobs to list, at most 1000")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -141,7 +139,7 @@ func jobRows(j holt.Job) [][]string {
 	if o := j.Outputs; o != nil {
 		said := fmt.Sprintf("%s, %s", holt.CountOf(o.Files, "file"), size(o.Bytes))
 		if o.Kept {
-			said += "; to get them: holt job outputs " + string(j.ID) + " DIR"
+			said += "; get them with: holt job outputs " + string(j.ID) + " DIR"
 		}
 		rows = append(rows, []string{"outputs", said})
 	}
@@ -158,11 +156,10 @@ func jobRows(j holt.Job) [][]string {
 func (a *app) jobFollow() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "follow JOB", Aliases: []string{"attach", "logs"}, Short: "Print what a job writes, until it has ended", Args: exactly(1),
-		Long: `Prints what the job's command has written and writes, its streams apart, and exits with
-its status once the job has ended. Of one that is over the last 64 KiB are kept; what is
-gone shows as a gap. With --out its outputs are then fetched.
-Ctrl-C stops following; the job goes on.`,
+		Use: "follow JOB", Aliases: []string{"attach", "logs"}, Short: "Print a job's output until it ends", Args: exactly(1),
+		Long: `Prints the output of the job's command, standard output and standard error separately, until the job
+ends, and exits with its status. Of a job that has ended, the last 64 KiB are kept; missing output is
+marked. With --out the command then fetches the outputs. Ctrl-C stops following; the job continues.`,
 		Example:           "  id=$(holt job run --in . --background \"make test\"); holt job follow $id --out results",
 		ValidArgsFunction: a.complete(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,7 +177,7 @@ Ctrl-C stops following; the job goes on.`,
 			return r.follow(cmd.Context(), id)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "directory of this machine for its outputs, which are then removed there")
+	cmd.Flags().StringVar(&out, "out", "", "fetch the outputs into this local directory, and remove them from the daemon")
 	cmd.Flags().BoolVar(&a.json, "json", false, "at the end, print the job with its output as one JSON object")
 	return cmd
 }
@@ -188,9 +185,9 @@ Ctrl-C stops following; the job goes on.`,
 func (a *app) jobOutputs() *cobra.Command {
 	var release bool
 	cmd := &cobra.Command{
-		Use: "outputs JOB DIR", Short: "Copy the outputs of a job into a directory of this machine", Args: exactly(2),
-		Long: `Copies the outputs of a job that has ended into DIR, which is made if it is not there. They
-stay with the job, for 24 hours after its end, unless --release is given.`,
+		Use: "outputs JOB DIR", Short: "Copy the outputs of a job into a local directory", Args: exactly(2),
+		Long: `Copies the outputs of a job that has ended into DIR, which is created if needed. The daemon keeps
+them for 24 hours after the job's end, unless --release is given.`,
 		ValidArgsFunction: a.complete(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := a.theJob(args[0])
@@ -209,15 +206,15 @@ stay with the job, for 24 hours after its end, unless --release is given.`,
 			return a.reportTransfer("fetched", report, refusals{}, notSent{})
 		},
 	}
-	cmd.Flags().BoolVar(&release, "release", false, "then remove them there")
+	cmd.Flags().BoolVar(&release, "release", false, "then remove them from the daemon")
 	a.jsonFlag(cmd)
 	return cmd
 }
 
 func (a *app) jobCancel() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cancel JOB...", Short: "End jobs and throw away what there is of them", Args: exactly(1),
-		Long:              "Ends jobs, with all that they have left, and returns when that is done. One that has ended is left as it is.",
+		Use: "cancel JOB...", Short: "Cancel jobs and delete their computers", Args: exactly(1),
+		Long:              "Cancels jobs and deletes their computers. A job that has ended is not changed.",
 		ValidArgsFunction: a.completeAll(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := a.theJob(args[0])
@@ -241,7 +238,7 @@ func (a *app) jobCancel() *cobra.Command {
 
 func (a *app) jobDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete JOB...", Aliases: []string{"rm"}, Short: "Remove jobs with their outputs; those that have not ended are cancelled", Args: exactly(1),
+		Use: "delete JOB...", Aliases: []string{"rm"}, Short: "Delete jobs with their outputs; running ones are cancelled", Args: exactly(1),
 		ValidArgsFunction: a.completeAll(a.jobIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := a.theJob(args[0])

@@ -34,10 +34,10 @@ type batchFlags struct {
 }
 
 func (f *batchFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.file, "batch", "", "a file with a job as JSON on each line")
-	cmd.Flags().IntVar(&f.parallel, "parallel", 0, "how many jobs of the batch there are at once; they wait where the host has no room (default: 4)")
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "go on with a batch: what has a result is skipped")
-	cmd.Flags().BoolVar(&f.retry, "retry-failed", false, "with --resume: run again what has failed")
+	cmd.Flags().StringVar(&f.file, "batch", "", "file with one job as JSON on each line")
+	cmd.Flags().IntVar(&f.parallel, "parallel", 0, "number of jobs of the batch at the same time; they are queued if the host has no memory (default: 4)")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "continue a batch: skip jobs that have a result")
+	cmd.Flags().BoolVar(&f.retry, "retry-failed", false, "with --resume: run failed jobs again")
 }
 
 // defaultParallel is how many jobs of a batch there are at once.
@@ -76,7 +76,7 @@ var batchID = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 func readBatch(file string, defaults holt.JobSpec, in string) (lines []*batchLine, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, hinted(here(err, file), "--batch names a file of this machine, with a job as JSON on each line")
+		return nil, hinted(here(err, file), "--batch needs a local file with one job as JSON on each line")
 	}
 	defer f.Close()
 	text := bufio.NewScanner(f)
@@ -95,7 +95,7 @@ func readBatch(file string, defaults holt.JobSpec, in string) (lines []*batchLin
 			return nil, &e
 		}
 		if at := seen[l.ID]; at > 0 {
-			return nil, holt.Errorf(holt.InvalidArgument, "%s:%d: the job %s is on line %d already", file, n, l.ID, at).WithHint("give each line an id of its own")
+			return nil, holt.Errorf(holt.InvalidArgument, "%s:%d: the job %s is already on line %d", file, n, l.ID, at).WithHint("give each line a unique id")
 		}
 		seen[l.ID] = n
 		lines = append(lines, l)
@@ -111,15 +111,15 @@ func parseLine(text []byte, n int, defaults holt.JobSpec, in, dir string) (*batc
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(l); err != nil || dec.More() {
-		return nil, holt.Errorf(holt.InvalidArgument, "not a job: %w", cmp.Or(err, errors.New("more than one on a line"))).WithHint("holt job run --help shows what can be in one")
+		return nil, holt.Errorf(holt.InvalidArgument, "not a job: %w", cmp.Or(err, errors.New("more than one job on the line"))).WithHint("holt job run --help lists the fields of a job")
 	}
 	sum := sha256.Sum256(text)
 	l.hash, l.ID = hex.EncodeToString(sum[:16]), cmp.Or(l.ID, fmt.Sprint(n))
 	if !batchID.MatchString(l.ID) || strings.HasSuffix(l.ID, ".log") || strings.HasPrefix(l.ID, resultsName) {
-		return nil, holt.Errorf(holt.InvalidArgument, "%.80q cannot be the id of a job of a batch", l.ID).WithHint("it names a directory: letters, digits, _, - and ., at most 128, not ending in .log")
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid job id %.80q", l.ID).WithHint("use up to 128 letters, digits, _, - and ., not ending in .log: the id names a directory")
 	}
 	if (l.Command == "") == (len(l.Argv) == 0) {
-		return nil, holt.Errorf(holt.InvalidArgument, "a job needs either a command or an argv").WithHint("as {\"command\": \"make test\"}")
+		return nil, holt.Errorf(holt.InvalidArgument, "a job needs either a command or an argv").WithHint("for example {\"command\": \"make test\"}")
 	}
 	if l.In = cmp.Or(l.In, in); l.In != "" && l.In != in && !filepath.IsAbs(l.In) {
 		l.In = filepath.Join(dir, l.In)
@@ -148,12 +148,12 @@ func (l *batchLine) fill(dir string) error {
 		maps.Copy(s.Run.Env, l.Env)
 	}
 	if l.In != "" && s.Workspace != "" {
-		return holt.Errorf(holt.InvalidArgument, "the job begins with the files of in or with those of --workspace, not with both").WithHint("leave one of them out")
+		return holt.Errorf(holt.InvalidArgument, "in and --workspace exclude each other").WithHint("use only one of them")
 	}
 	if l.Timeout != "" {
 		d, err := time.ParseDuration(l.Timeout)
 		if err != nil || d < time.Millisecond {
-			return holt.Errorf(holt.InvalidArgument, "%q is no timeout", l.Timeout).WithHint("as 90s or 10m")
+			return holt.Errorf(holt.InvalidArgument, "invalid timeout %q", l.Timeout).WithHint("use a duration such as 90s or 10m")
 		}
 		s.Run.TimeoutMS = d.Milliseconds()
 	}
@@ -217,7 +217,7 @@ func (a *app) runBatch(ctx context.Context, c *client.Client, spec holt.JobSpec,
 		dropInputs(c, in.id)
 	}
 	if ctx.Err() != nil {
-		a.say("holt: %d of %d jobs have ended, the others were cancelled; --resume goes on", len(b.results.of), len(lines))
+		a.say("holt: %d of %d jobs have ended, the others were cancelled; continue with --resume", len(b.results.of), len(lines))
 	}
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (b *batch) one(ctx context.Context, l *batchLine) error {
 		late, cancel := context.WithTimeout(context.Background(), parting)
 		defer cancel()
 		if _, lost := b.c.Jobs.Cancel(late, j.ID, ""); lost != nil {
-			b.a.say("holt: the job %s goes on: %s", j.ID, visible(lost.Error()))
+			b.a.say("holt: the job %s continues: %s", j.ID, visible(lost.Error()))
 		}
 	}
 	if err != nil {
@@ -285,9 +285,9 @@ func withoutOutputs(j holt.Job, why error) holt.Job {
 	said := holt.AsError(why).Message
 	if o := j.Outputs; o != nil && o.Kept {
 		j.Outputs = &holt.JobOutputs{Files: o.Files, Bytes: o.Bytes}
-		said += " (they stay with the job for 24 hours)"
+		said += " (the daemon keeps them for 24 hours)"
 	}
-	j.Error = holt.Errorf(holt.Internal, "its outputs cannot be here: %s", said).WithHint("holt job outputs fetches them elsewhere")
+	j.Error = holt.Errorf(holt.Internal, "the outputs cannot be stored here: %s", said).WithHint("fetch them into another directory: holt job outputs")
 	return j
 }
 
@@ -395,7 +395,7 @@ func (b *batch) follow(ctx context.Context, l *batchLine, id holt.JobID) error {
 	defer f.Close()
 	return b.c.Jobs.Follow(ctx, id, 0, func(e holt.RunEvent) error {
 		if e.Kind == holt.RunGap {
-			fmt.Fprintf(f, "[holt: %s of output is gone]\n", size(e.Dropped))
+			fmt.Fprintf(f, "[holt: %s of output is missing]\n", size(e.Dropped))
 		}
 		_, err := f.Write(e.Data)
 		return err
@@ -436,7 +436,7 @@ func (b *batch) show(r *result) {
 	if r != nil {
 		detail = r.ID + " " + r.said()
 	} else if b.before > 0 {
-		detail = fmt.Sprintf("%d had a result before", b.before)
+		detail = fmt.Sprintf("%d already had a result", b.before)
 	}
 	if b.bar.bar == nil && r != nil { // a line for each
 		stage += ": " + detail
@@ -474,7 +474,7 @@ func (b *batch) report(lines []*batchLine) error {
 	b.a.say("holt: %d done, %d failed%s; results are in %s", len(all)-failed, failed, within, b.results.dir)
 	if failed > 0 {
 		if failed < len(all) || b.before == 0 {
-			b.a.say("hint: --resume --retry-failed runs those again")
+			b.a.say("hint: run failed jobs again with --resume --retry-failed")
 		}
 		return exitStatus(exitFailure)
 	}

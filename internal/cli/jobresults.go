@@ -97,7 +97,7 @@ type begun struct {
 // openResults opens the directory of a batch, which one program at a time has.
 func openResults(dir string, resume, retry bool) (*results, error) {
 	if retry && !resume {
-		return nil, holt.Errorf(holt.InvalidArgument, "--retry-failed goes with --resume").WithHint("give both")
+		return nil, holt.Errorf(holt.InvalidArgument, "--retry-failed needs --resume").WithHint("add --resume")
 	}
 	r := &results{dir: dir, retry: retry, of: map[string]result{}, jobs: map[string]begun{}}
 	err := r.read(resume)
@@ -115,7 +115,7 @@ func (r *results) read(resume bool) (err error) {
 		return err
 	}
 	if err := unix.Flock(int(r.open.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return holt.Errorf(holt.Conflict, "another batch has %s", r.dir).WithHint("wait for it, or give another --out")
+		return holt.Errorf(holt.Conflict, "another batch is writing to %s", r.dir).WithHint("wait for it, or use another --out")
 	}
 	if r.ended, err = os.OpenFile(r.path(resultsName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *results) read(resume bool) (err error) {
 		return err
 	}
 	if !resume && len(r.of) > 0 {
-		return holt.Errorf(holt.AlreadyExists, "%s has results already", r.dir).WithHint("--resume goes on; or give another --out")
+		return holt.Errorf(holt.AlreadyExists, "%s already has results", r.dir).WithHint("continue with --resume, or use another --out")
 	}
 	return readLines(r.open, func(one begun) { r.jobs[one.ID] = one })
 }

@@ -32,30 +32,29 @@ func (a *app) jobRun() *cobra.Command {
 	var flags jobFlags
 	cmd := &cobra.Command{
 		Use:   `run "shell command" | run -- PROGRAM ARGS… | run --batch FILE.jsonl`,
-		Short: "Run a command in a computer of its own that is thrown away",
-		Long: `Makes a computer from a template with the files of --in in its workspace, runs the
-command there, copies what it has left in the directory out (or --collect) into the
-directory --out of this machine, and throws the rest away. The command's output comes
-through as it is, its exit status is this command's. Ctrl-C cancels the job; a second one
-leaves at once. With --background it prints the job's id and leaves; holt job follow takes
-that. The daemon may be on another machine: files are sent.
+		Short: "Run a command in a temporary computer",
+		Long: `Creates a computer from a template with the files of --in in its workspace, runs the command there,
+copies the files in its directory out (or --collect) to the local directory --out, and deletes the
+computer. The command's output is passed through unchanged, and the exit status is that of the
+command. Ctrl-C cancels the job; a second Ctrl-C exits immediately. With --background it prints the
+job's id and exits (see holt job follow). The daemon may be on another machine.
 
-From --in these are not sent: the directory --out, if it is inside; files that match --exclude or
-a file named .holtignore (patterns of gitignore(5)); files that cannot be read; pipes, sockets and
-devices. Standard error names what was left out. It does not change the exit status.
+These files of --in are not sent: the directory --out if it is inside; files that match --exclude or
+a .holtignore file (patterns of gitignore(5)); unreadable files; pipes, sockets and devices. Standard
+error lists them. They do not change the exit status.
 
-The command reaches the internet, and neither this machine nor private networks; with
---egress off nothing at all, with --allow what that names, as of holt computer network. With
---secrets-of the proxy adds that computer's secrets of hosts to its requests; it has none.
+The command can reach the internet, but not this machine or private networks. --egress off blocks
+the network, --allow permits only the given destinations (see holt computer network). With
+--secrets-of, the proxy adds that computer's host secrets to requests.
 
-With --batch each line of a file is a job, over the flags as defaults:
+With --batch, each line of a file is a job. Flags are the defaults of its fields:
   {"id": "a", "command": "make", "in": "a.src", "env": {"K": "V"}, "timeout": "10m"}
-and also argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb,
-collect, egress, allow (a list, in the place of --allow) and secrets_of. Relative paths of in
-are seen from the file. A directory is sent once, however many jobs begin with it. Of each
-job DIR/ID gets the outputs, DIR/ID.log what it wrote, and DIR/results.jsonl a line when it
-has ended; DIR is --out, or FILE.out. With --resume lines that have a result there (of that
-id, with that content) are skipped, and jobs that go on are waited for. The exit status is 1 if a job failed.`,
+Other fields: argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb,
+collect, egress, allow (a list; replaces --allow) and secrets_of. Paths are relative to the file. A
+directory is sent once, however many jobs use it. The outputs of a job go to DIR/ID, its output to
+DIR/ID.log, and its result to a line of DIR/results.jsonl, where DIR is --out or FILE.out. --resume
+skips lines that already have a result for the same id and content, and waits for running jobs. The
+exit status is 1 if a job failed.`,
 		Example: `  holt job run --in . --out results --timeout 10m "make test && cp report.xml out"
   holt job run --in . --egress off "python3 untrusted.py"
   holt job run --template coding-agent --cpus 2 --memory-mb 2048 -- python3 -c 'print(6*7)'
@@ -66,7 +65,7 @@ id, with that content) are skipped, and jobs that go on are waited for. The exit
 			if (flags.file != "" && len(args) == 0) || (flags.file == "" && (dash == 0 && len(args) > 0 || dash < 0 && len(args) == 1)) {
 				return nil
 			}
-			return holt.Errorf(holt.InvalidArgument, "job run needs one command, or --batch").
+			return holt.Errorf(holt.InvalidArgument, "job run needs exactly one command, or --batch").
 				WithHint(`quote a shell command: holt job run "ls -l | wc -l"; or run a program: holt job run -- ls -l`)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,24 +87,24 @@ id, with that content) are skipped, and jobs that go on are waited for. The exit
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&spec.Template, "template", "", "what its computer is made from: a name, the path of a recipe, or an OCI image (default: base)")
-	f.StringVar(&flags.image, "image", "", "an OCI image as its template: docker://…, oci:… or docker-archive:…")
+	f.StringVar(&spec.Template, "template", "", "source of its root disk: a template, the path of a recipe, or an OCI image (default: base)")
+	f.StringVar(&flags.image, "image", "", "an OCI image instead of a template: docker://…, oci:… or docker-archive:…")
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
-	f.StringVar(&flags.in, "in", "", "directory of this machine whose files its workspace begins with (default: none)")
+	f.StringVar(&flags.in, "in", "", "local directory whose files are the job's inputs (default: none)")
 	excludeFlag(cmd, &flags.exclude)
-	f.StringVar(&spec.Workspace, "workspace", "", "begin with the files of this workspace instead, as they are, or NAME@CHECKPOINT")
-	f.StringVar(&flags.out, "out", "", "directory of this machine for its outputs (default: they are thrown away)")
-	f.StringVar((*string)(&spec.Collect), "collect", "", "directory of its workspace whose files are its outputs (default: out)")
-	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: 6h)")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's if it is set; may be repeated")
-	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the job's output and record")
+	f.StringVar(&spec.Workspace, "workspace", "", "use the files of this workspace as inputs instead, now or at NAME@CHECKPOINT")
+	f.StringVar(&flags.out, "out", "", "local directory for the outputs (default: outputs are discarded)")
+	f.StringVar((*string)(&spec.Collect), "collect", "", "directory of the job's workspace that holds the outputs (default: out)")
+	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: 6h)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
+	f.StringArrayVar(&flags.secrets, "secret", nil, "like --env, but the value is shown as *** in the job's output and record")
 	f.StringVarP(&spec.Run.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
 	secretsOfFlag(a, cmd, &spec.SecretsOf)
 	flags.reach.add(a, cmd)
-	f.BoolVar(&flags.background, "background", false, "print the job's id and leave")
+	f.BoolVar(&flags.background, "background", false, "print the job's id and exit")
 	f.BoolVar(&a.json, "json", false, "at the end, print the job with its output as one JSON object")
 	flags.add(cmd)
 	a.completeFlag(cmd, "template", a.templateNames)
@@ -117,22 +116,22 @@ id, with that content) are skipped, and jobs that go on are waited for. The exit
 func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv func(string) string) (err error) {
 	if f.file == "" {
 		if f.parallel != 0 || f.resume || f.retry {
-			return holt.Errorf(holt.InvalidArgument, "--parallel, --resume and --retry-failed are of --batch").WithHint("give --batch FILE.jsonl, or leave them out")
+			return holt.Errorf(holt.InvalidArgument, "--parallel, --resume and --retry-failed need --batch").WithHint("add --batch FILE.jsonl, or leave them out")
 		}
 		if err := commandInto(&spec.Run, append([]string{"job"}, args...), program); err != nil {
 			return err
 		}
 	} else if f.background {
-		return holt.Errorf(holt.InvalidArgument, "a batch is this command's: it cannot go on in the background").WithHint("its jobs can: when this command was killed, --resume finds them again")
+		return holt.Errorf(holt.InvalidArgument, "--batch and --background exclude each other").WithHint("run the command in the background of your shell; if it is killed, continue with --resume")
 	}
 	if err := f.runFlags.into(&spec.Run, getenv); err != nil {
 		return err
 	}
 	if f.in != "" && spec.Workspace != "" {
-		return holt.Errorf(holt.InvalidArgument, "a job begins with the files of --in or with those of --workspace, not with both").WithHint("leave one of them out")
+		return holt.Errorf(holt.InvalidArgument, "--in and --workspace exclude each other").WithHint("use only one of them")
 	}
 	if f.background && f.out != "" {
-		return holt.Errorf(holt.InvalidArgument, "a job in the background has no outputs yet").WithHint("when it has ended: holt job outputs JOB DIR")
+		return holt.Errorf(holt.InvalidArgument, "--background and --out exclude each other").WithHint("fetch the outputs when the job has ended: holt job outputs JOB DIR")
 	}
 	spec.Template, err = templateRef(spec.Template, f.image, "")
 	return err
@@ -143,9 +142,9 @@ func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv 
 func templateRef(template, image, dir string) (string, error) {
 	switch {
 	case image != "" && template != "":
-		return "", holt.Errorf(holt.InvalidArgument, "a job has a template or an image, not both").WithHint("leave one of them out")
+		return "", holt.Errorf(holt.InvalidArgument, "--template and --image exclude each other").WithHint("use only one of them")
 	case image != "" && !holt.OCIReference(image):
-		return "", holt.Errorf(holt.InvalidArgument, "%q is no OCI image", image).WithHint("as docker://debian:12, oci:DIR or docker-archive:FILE; holt image build makes a template of it")
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not an OCI image", image).WithHint("use docker://NAME:TAG, oci:DIR or docker-archive:FILE")
 	case image != "":
 		return image, nil
 	case strings.Contains(template, "/") && !holt.OCIReference(template):
@@ -201,9 +200,9 @@ func createJob(ctx context.Context, c *client.Client, spec holt.JobSpec, key str
 // sendInputs sends a directory for jobs to begin with, without the directory that their outputs go to.
 func (f *jobFlags) sendInputs(ctx context.Context, c *client.Client, bar *bar, dir, out string) (id holt.JobInputsID, not notSent, err error) {
 	if info, err := os.Stat(dir); err != nil {
-		return "", not, hinted(here(err, dir), "--in names a directory of this machine; without it a job begins with no files")
+		return "", not, hinted(here(err, dir), "--in needs a local directory; leave it out for a job without inputs")
 	} else if !info.IsDir() {
-		return "", not, holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("give the directory that it is in")
+		return "", not, holt.Errorf(holt.InvalidArgument, "%s is not a directory", dir).WithHint("use its directory")
 	}
 	sel, err := selectFrom(dir, f.exclude)
 	if err != nil {
@@ -252,7 +251,7 @@ func (r *remoteJob) follow(ctx context.Context, id holt.JobID) error {
 		late, cancel := context.WithTimeout(context.Background(), parting)
 		defer cancel()
 		if _, lost := r.c.Jobs.Cancel(late, id, ""); lost != nil {
-			r.a.say("holt: the job %s goes on: %s", id, visible(lost.Error()))
+			r.a.say("holt: the job %s continues: %s", id, visible(lost.Error()))
 		} else {
 			r.a.say("holt: the job %s is cancelled", id)
 		}
@@ -281,7 +280,7 @@ func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
 		return nil
 	}
 	if r.out == "" {
-		r.a.say("holt: %s of outputs thrown away\nhint: --out DIR takes them", holt.CountOf(j.Outputs.Files, "file"))
+		r.a.say("holt: outputs of %s were discarded\nhint: keep them with --out DIR", holt.CountOf(j.Outputs.Files, "file"))
 	} else {
 		bar := r.a.begin("fetching")
 		_, err = fetchOutputs(ctx, r.c, bar, j.ID, r.out)
@@ -309,11 +308,11 @@ func (r *remoteJob) finish(j holt.Job) error {
 	}
 	switch {
 	case j.State == holt.JobCancelled:
-		return runFailure{holt.Errorf(holt.Conflict, "the job %s was cancelled", j.ID).WithHint("holt job run begins another")}
+		return runFailure{holt.Errorf(holt.Conflict, "the job %s was cancelled", j.ID).WithHint("run it again with: holt job run")}
 	case j.Error != nil:
 		return runFailure{j.Error}
 	case j.TimedOut && r.kept == nil:
-		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer")
+		r.a.say("holt: the command exceeded its timeout and was ended\nhint: set a longer --timeout")
 	case r.kept == nil:
 		r.a.sayMemory(j.OutOfMemory)
 	}

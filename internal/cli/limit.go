@@ -10,13 +10,13 @@ import (
 )
 
 func (a *app) limitCommand() *cobra.Command {
-	return group("limit", "What tenants may have", a.limitSet(), a.limitShow())
+	return group("limit", "Resource limits of tenants", a.limitSet(), a.limitShow())
 }
 
 // limitHelp says how limits count.
-const limitHelp = `A tenant is whose a token is; what is made without one is the tenant default's, and a fork is its
-parent's. Paused and stopped computers count as computers and for their disks, not as running ones nor for memory.
-Disks are root disks, and workspaces that were made with computers.`
+const limitHelp = `A token belongs to a tenant, and so does everything created with it; without a token the tenant is default.
+A fork belongs to the tenant of its parent. Paused and stopped computers count as computers and for their disks,
+but not as running ones and not for memory. Disks are root disks and workspaces that were created with computers.`
 
 func (a *app) limitSet() *cobra.Command {
 	var tenant string
@@ -24,10 +24,11 @@ func (a *app) limitSet() *cobra.Command {
 	var memory, disk int64
 	var run time.Duration
 	cmd := &cobra.Command{
-		Use: "set", Short: "Change what a tenant may have", Args: exactly(0),
-		Long: `Changes what all computers of a tenant may have together. What would take more is refused at once
-(exit status 5, code too_many) with what is used and by which computers; jobs wait until there is room. What
-is there already stays. One that has run for as long as --max-run-time in one go is paused, and may be woken again; a job fails with it.
+		Use: "set", Short: "Change the limits of a tenant", Args: exactly(0),
+		Long: `Sets limits for all computers of a tenant together. An operation that exceeds a limit fails (exit status 5, code
+too_many); the error shows the current use and the computers. Jobs are queued instead. Existing computers are not
+changed. A computer that runs longer than --max-run-time without a pause is paused, and can be woken again; a job
+fails then.
 
 ` + limitHelp,
 		Example: `  holt limit set --max-computers 20 --max-running 4 --max-memory-mb 8192
@@ -52,7 +53,7 @@ is there already stays. One that has run for as long as --max-run-time in one go
 				change.MaxRunMS = rounded(float64(run) / float64(time.Millisecond))
 			}
 			if change == (holt.LimitChange{}) {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give at least one limit, as --max-running 4; 0 takes one away")
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("add at least one limit, such as --max-running 4; 0 removes one")
 			}
 			if err := change.Apply(&holt.Limit{}); err != nil {
 				return err
@@ -69,12 +70,12 @@ is there already stays. One that has run for as long as --max-run-time in one go
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&tenant, "tenant", holt.DefaultTenant, "whose limits")
-	f.IntVar(&computers, "max-computers", 0, "computers, whatever their state; 0: no limit")
-	f.IntVar(&running, "max-running", 0, "computers that are neither paused nor stopped; 0: no limit")
-	f.Int64Var(&memory, "max-memory-mb", 0, "memory of computers that are neither paused nor stopped, MiB; 0: no limit")
-	f.Int64Var(&disk, "max-disk-mb", 0, "sizes of all root disks and of computers' own workspaces, MiB; 0: no limit")
-	f.DurationVar(&run, "max-run-time", 0, "how long one may run without being paused or stopped, as 10h; 0: no limit")
+	f.StringVar(&tenant, "tenant", holt.DefaultTenant, "the tenant")
+	f.IntVar(&computers, "max-computers", 0, "number of computers in any state; 0: no limit")
+	f.IntVar(&running, "max-running", 0, "number of running computers; 0: no limit")
+	f.Int64Var(&memory, "max-memory-mb", 0, "memory of running computers, MiB; 0: no limit")
+	f.Int64Var(&disk, "max-disk-mb", 0, "total size of root disks and computers' own workspaces, MiB; 0: no limit")
+	f.DurationVar(&run, "max-run-time", 0, "how long a computer may run without a pause or stop, such as 10h; 0: no limit")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -82,8 +83,8 @@ is there already stays. One that has run for as long as --max-run-time in one go
 func (a *app) limitShow() *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show what tenants may have, and what they have", Args: exactly(0),
-		Long: "Shows what the tenants that have limits or computers have, and of how much.\n\n" + limitHelp,
+		Use: "show", Short: "Show the limits and the use of tenants", Args: exactly(0),
+		Long: "Shows the limits and the current use of tenants that have limits or computers.\n\n" + limitHelp,
 		Example: `  holt limit show
   holt limit show --tenant team-a --json | jq .used.running`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -105,7 +106,7 @@ func (a *app) limitShow() *cobra.Command {
 			return a.printLimits(all, all)
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "only this one's")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) workspaceHistory() *cobra.Command {
-	cmd := a.onPast("history NAME[:PATH] [PATH]", "Show what became of a file", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("history NAME[:PATH] [PATH]", "Show the history of a file", 1, 2, func(ctx context.Context, c *client.Client, args []string) error {
 		at, _, err := takeSpot(args)
 		if err != nil {
 			return err
@@ -29,10 +29,9 @@ func (a *app) workspaceHistory() *cobra.Command {
 		}
 		return printTable(a.Out, []string{"WHAT", "WHEN", "BY", "SIZE", "CHECKPOINT"}, rows)
 	})
-	cmd.Long = `Shows the states that a file or directory has had, newest first, also when it is
-gone: when it was changed, by which run, work in a terminal or person, and the first checkpoint that
-has the state (holt workspace cat --at CHECKPOINT shows it). Changes by the same
-writer between two checkpoints are one.`
+	cmd.Long = `Shows the earlier states of a file or directory, newest first, also of a deleted one: when it was
+changed, by which run, terminal session or person, and the first checkpoint with that state (to print
+it: holt workspace cat --at CHECKPOINT). Changes by one writer between two checkpoints count as one.`
 	cmd.ValidArgsFunction = a.complete(a.workspaceNames)
 	return cmd
 }
@@ -70,12 +69,12 @@ func (a *app) workspaceBlame() *cobra.Command {
 		}
 		switch {
 		case w.Run != "":
-			fmt.Fprintf(a.Out, "%s wrote it, by %s\n", visible(w.Run), visible(w.Name))
-			a.say("what else it changed: holt workspace receipt %s %s", at.workspace, visible(w.Run))
+			fmt.Fprintf(a.Out, "%s, in %s\n", visible(w.Run), visible(w.Name))
+			a.say("see all its changes with: holt workspace receipt %s %s", at.workspace, visible(w.Run))
 		case w.Name != "":
-			fmt.Fprintf(a.Out, "%s wrote it (%s)\n", visible(w.Name), visible(w.Kind))
+			fmt.Fprintf(a.Out, "%s (%s)\n", visible(w.Name), visible(w.Kind))
 		default:
-			fmt.Fprintln(a.Out, "nobody is known to have written it")
+			fmt.Fprintln(a.Out, "its writer is not known")
 		}
 		return nil
 	})
@@ -84,7 +83,7 @@ func (a *app) workspaceBlame() *cobra.Command {
 }
 
 func (a *app) workspaceReceipt() *cobra.Command {
-	cmd := a.onPast("receipt NAME WORK", "Show what a run, or work in a terminal, changed", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("receipt NAME WORK", "Show what a run or a terminal session changed", 2, 2, func(ctx context.Context, c *client.Client, args []string) error {
 		work, err := holt.ParseWork(args[1])
 		if err != nil {
 			return err
@@ -99,8 +98,8 @@ func (a *app) workspaceReceipt() *cobra.Command {
 		a.sayReceipt(args[0], "workspace undo "+args[0], r, false)
 		return nil
 	})
-	cmd.Long = `WORK is a run by its id; or work in a terminal: a stretch of it by its id, the
-last stretch by the terminal's name.`
+	cmd.Long = `WORK is the id of a run or of a terminal session, or the name of a terminal for its
+last session.`
 	cmd.ValidArgsFunction = a.completeSecond(a.workspaceNames, workIDs)
 	return cmd
 }
@@ -116,8 +115,8 @@ func (a *app) sayReceipt(workspace, undo string, r holt.Receipt, goesOn bool) {
 	if after == "" {
 		after = holt.Live
 	}
-	a.listChanges(r.Changes, r.Omitted, fmt.Sprintf("all of them: holt workspace diff %s %s %s", workspace, shellWord(r.Before), shellWord(after)))
+	a.listChanges(r.Changes, r.Omitted, fmt.Sprintf("see all changes with: holt workspace diff %s %s %s", workspace, shellWord(r.Before), shellWord(after)))
 	if r.Counts.Total() > 0 {
-		a.say("take it back with: holt %s %s", undo, visible(r.Run))
+		a.say("undo it with: holt %s %s", undo, visible(r.Run))
 	}
 }

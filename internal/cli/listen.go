@@ -6,19 +6,19 @@ import (
 	"holt"
 )
 
-// checkListen refuses an address that others than this machine can reach, unless that is wanted: what is sent
-// there, tokens too, could be read on its way. flag is whose it is.
+// checkListen refuses an address that other machines can reach, unless insecure is set: without TLS, tokens could be
+// read on the network.
 func checkListen(flag, address string, insecure bool) error {
 	if address == "" || insecure {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "%s %q is not an address to listen on", flag, holt.Clip(address, 80)).WithHint("give host:port, as localhost:4646")
+		return holt.Errorf(holt.InvalidArgument, "%s: %q is not a TCP address", flag, holt.Clip(address, 80)).WithHint("use HOST:PORT, such as localhost:4646")
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return holt.Errorf(holt.InvalidArgument, "%s %s can be reached from other machines, and what is sent there is not encrypted, nor are tokens", flag, address).
-		WithHint("give --tls-cert and --tls-key, or --acme; or listen on localhost behind a proxy that speaks TLS; --insecure-listen listens all the same")
+	return holt.Errorf(holt.InvalidArgument, "%s %s: other machines can reach this address, and tokens would be sent to it unencrypted", flag, address).
+		WithHint("set --tls-cert and --tls-key, or --acme; or listen on localhost behind a proxy with TLS; or accept it with --insecure-listen")
 }

@@ -24,26 +24,17 @@ func TestOnlyLoopbackWithoutTLS(t *testing.T) {
 
 // TestListenAnywhereWithTLS: what is encrypted may be reached from other machines.
 func TestListenAnywhereWithTLS(t *testing.T) {
-	for _, previews := range []PreviewOptions{{Cert: "cert.pem", Key: "key.pem"}, {ACME: "you@example.com"}} {
-		f := upFlags{engine: "local", listen: "0.0.0.0:4646", cache: "1M", keepLast: 2, previews: previews, watch: watchFlags{format: "text", level: "info"}}
-		if _, err := f.options(Place{}); err != nil {
-			t.Errorf("%+v: %v", previews, err)
+	for args, want := range map[string]string{
+		"--listen 0.0.0.0:4646 --tls-cert cert.pem --tls-key key.pem": "",
+		"--listen 0.0.0.0:4646 --acme you@example.com":                "",
+		"--listen 0.0.0.0:4646":                                       "--listen",
+		"--preview-listen 0.0.0.0:4647":                               "--preview-listen",
+		"--preview-listen 0.0.0.0:4647 --insecure-listen":             "",
+		"--preview-listen off":                                        "",
+	} {
+		_, _, err := parsed(t, "", strings.Fields(args)...)
+		if want == "" && err != nil || want != "" && (holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", args, err)
 		}
-	}
-	f := upFlags{engine: "local", listen: "0.0.0.0:4646", cache: "1M", keepLast: 2, watch: watchFlags{format: "text", level: "info"}}
-	if _, err := f.options(Place{}); holt.CodeOf(err) != holt.InvalidArgument {
-		t.Errorf("without TLS: %v", err)
-	}
-	f.listen, f.previews.Listen = "", "0.0.0.0:4647"
-	if _, err := f.options(Place{}); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), "--preview-listen") {
-		t.Errorf("previews without TLS: %v", err)
-	}
-	f.insecure = true
-	if opt, err := f.options(Place{}); err != nil || opt.Previews.Listen != "0.0.0.0:4647" {
-		t.Errorf("previews without TLS, and that is wanted: %v", err)
-	}
-	f.insecure, f.previews.Listen = false, "off"
-	if _, err := f.options(Place{}); err != nil {
-		t.Errorf("no previews: %v", err)
 	}
 }

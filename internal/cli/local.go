@@ -73,9 +73,13 @@ type ServeOptions struct {
 	Renew time.Duration // how long after its start templates are booted in the background whose snapshots are missing or out of date; 0: never
 }
 
+// imageSteps is how many steps it takes until computers are made of an image: four of a build, and the first boot.
+const imageSteps = 5
+
 // Progress is one step of long work.
 type Progress struct {
-	Stage    string  // a word for a person: kernel, packages, …
-	Detail   string  // what it is busy with now; may be empty
+	Step     int     // of an image: 1 to imageSteps; 0: none
+	Stage    string  // name of the step: kernel, packages, …
+	Detail   string  // for example the package that is being installed; may be empty
 	Fraction float64 // of the whole, 0 to 1; never falls
 }

@@ -21,29 +21,29 @@ var manStatuses = [][2]string{
 	{"1", "Failure."},
 	{"2", "Usage, or an invalid argument."},
 	{"3", "Not found."},
-	{"4", "Exists already, or conflict."},
+	{"4", "Already exists, or conflict."},
 	{"5", "Unavailable, timeout, or too many."},
 	{"6", "Out of space."},
 	{"7", "Not authenticated, or not allowed."},
 	{"8", "Not supported here."},
-	{"125", "Of computer run, run follow, job run and terminal attach: holt itself has failed. Any other status is the command's."},
+	{"125", "For computer run, run follow, job run and terminal attach: holt itself failed. Any other status is the command's."},
 	{"130", "Interrupted."},
 }
 
 // manEnvironment is what the command takes from its environment.
 var manEnvironment = [][2]string{
-	{holt.EnvServer, "The server that is called: unix:/PATH of a socket, HOST:PORT, http:// or https:// and that. It goes before the current context; --context, --data-dir and " + holt.EnvContext + " go before it."},
+	{holt.EnvServer, "The server to call: unix:/PATH of a socket, HOST:PORT, or a URL. It takes precedence over the current context; --context, --data-dir and " + holt.EnvContext + " take precedence over it."},
 	{holt.EnvToken, "The token for " + holt.EnvServer + "."},
-	{holt.EnvCAFile, "A PEM file of certificates that an https server's may be signed by, besides the system's."},
-	{holt.EnvContext, "The context whose server is called, see holt-context(1)."},
-	{holt.EnvTenant, "The tenant for which an admin calls, as --tenant."},
+	{holt.EnvCAFile, "PEM file with additional root certificates for an https server."},
+	{holt.EnvContext, "The context to use, see holt-context(1)."},
+	{holt.EnvTenant, "The tenant that an admin acts for, as --tenant."},
 	{holt.EnvSocket, "The socket of the daemon on this machine."},
 	{holt.EnvDataDir, "The daemon's data directory, with its socket."},
 	{holt.EnvImageDir, "The directory of built images."},
-	{holt.EnvEngine, "What runs machines of a daemon: auto, qemu or local."},
-	{holt.EnvArchive, "The directory of the archive's packs, of a daemon."},
-	{"XDG_CONFIG_HOME", "Below it holt/contexts.json has the contexts (default: ~/.config)."},
-	{"NO_COLOR", "If it is not empty, nothing is coloured; likewise where TERM is dumb, and off a terminal."},
+	{holt.EnvEngine, "What runs the daemon's machines: auto, qemu or local."},
+	{holt.EnvArchive, "The directory of the daemon's archive."},
+	{"XDG_CONFIG_HOME", "The contexts are in holt/contexts.json below it (default: ~/.config)."},
+	{"NO_COLOR", "If it is set, output has no colours; neither has it if TERM is dumb or the output is not a terminal."},
 }
 
 // manCommand writes the manual pages, for packages.

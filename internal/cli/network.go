@@ -18,7 +18,7 @@ const NetworkProcess = "netstack"
 
 func (a *app) networkProcess() *cobra.Command {
 	return &cobra.Command{
-		Use: NetworkProcess + " DIR", Short: "Be the network of the machine in a directory, as its daemon wants", Hidden: true, Args: exactly(1),
+		Use: NetworkProcess + " DIR", Short: "Run the network process of a machine (used by the daemon)", Hidden: true, Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.local.Network(cmd.Context(), args[0]) },
 	}
 }
@@ -28,7 +28,7 @@ const KeeperProcess = "mountkeeper"
 
 func (a *app) keeperProcess() *cobra.Command {
 	return &cobra.Command{
-		Use: KeeperProcess + " SOCKET DIR", Short: "Keep the mount on a directory while no daemon serves it", Hidden: true, Args: exactly(2),
+		Use: KeeperProcess + " SOCKET DIR", Short: "Hold a mount while no daemon serves it (used by the daemon)", Hidden: true, Args: exactly(2),
 		RunE: func(_ *cobra.Command, args []string) error { return a.local.Keep(args[0]) },
 	}
 }
@@ -40,8 +40,8 @@ type networkFlags struct {
 }
 
 func (f *networkFlags) add(a *app, cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.egress, "egress", "", "what it may reach: open (the internet), allow (what --allow names) or off (default: allow if --allow is given, else open)")
-	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "a `DESTINATION`: a domain, *.domain, IPv4 address or network that it may reach, each with :PORT or without; host.holt.internal:PORT is a port of this machine's loopback (repeatable)")
+	cmd.Flags().StringVar(&f.egress, "egress", "", "network policy: open (the internet), allow (only --allow destinations) or off (default: allow if --allow is given, else open)")
+	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "allowed `DESTINATION`: a domain, *.domain, IPv4 address or network, optionally with :PORT; host.holt.internal:PORT is a port on this machine's loopback (repeatable)")
 	a.completeFlag(cmd, "egress", func(context.Context, *client.Client) []string { return []string{"open", "allow", "off"} })
 }
 
@@ -74,20 +74,18 @@ func (a *app) computerNetwork() *cobra.Command {
 	var reach networkFlags
 	var traffic bool
 	cmd := &cobra.Command{
-		Use: "network NAME", Short: "Show or change what a computer may reach, or show what it did", Args: exactly(1),
-		Long: `Shows what a computer may reach outside of itself, or with --egress or --allow
-changes it, at once: connections that are not allowed any more are cut off. --allow
-replaces what was allowed before; given alone it means --egress allow.
+		Use: "network NAME", Short: "Show or change a computer's network policy, or show its traffic", Args: exactly(1),
+		Long: `Shows the network policy of a computer, or changes it with --egress or --allow. A change takes effect
+immediately and closes connections that are no longer allowed. --allow replaces the previous list;
+without --egress it means --egress allow.
 
-Whatever the policy, this machine's own addresses, private networks and a cloud's
-metadata addresses are out of reach unless --allow names their network or address: a
-name does not do. Where this machine itself gets packages from (its mirrors of Debian, npm
-and pip, and its proxy) counts as the internet, also at a private address. What is refused
-is refused at once: a name is not known, a connection is reset. With --egress allow or off
-what begins in the computer is told of its proxy as well (HTTPS_PROXY), which answers 403
-and says why; npm, pip and git pass that on.
+This machine's addresses, private networks and cloud metadata addresses are always blocked, unless
+--allow lists their address or network; a host name is not enough. The package mirrors and the proxy
+that this machine uses (Debian, npm, pip) count as the internet, even at a private address. Blocked
+names are not resolved, and blocked connections are reset. With --egress allow or off, new processes
+also get the variable HTTPS_PROXY; the proxy answers 403 with the reason, which npm, pip and git show.
 
---traffic shows bytes and connections by destination since the computer was made.`,
+--traffic shows bytes and connections by destination since the computer was created.`,
 		Example: `  holt computer network einstein
   holt computer network einstein --allow registry.example.com --allow '*.debian.org:80'
   holt computer network einstein --egress open --allow host.holt.internal:5432
@@ -96,7 +94,7 @@ and says why; npm, pip and git pass that on.
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if traffic && reach.given(cmd) {
-				return holt.Errorf(holt.InvalidArgument, "--traffic shows, --egress and --allow change").WithHint("give one of them")
+				return holt.Errorf(holt.InvalidArgument, "--traffic excludes --egress and --allow").WithHint("use only one of them")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -123,7 +121,7 @@ and says why; npm, pip and git pass that on.
 		},
 	}
 	reach.add(a, cmd)
-	cmd.Flags().BoolVar(&traffic, "traffic", false, "show what it sent and received")
+	cmd.Flags().BoolVar(&traffic, "traffic", false, "show traffic by destination")
 	a.jsonFlag(cmd)
 	return cmd
 }

@@ -57,6 +57,6 @@ func (w *pausedWatch) look(r *remoteRun, computer string, said bool) bool {
 		by = ", by " + visible(is.PausedBy)
 	}
 	name := visible(is.Name)
-	r.a.say("holt: %s is paused%s; run %s goes on when it does\nhint: holt computer resume %s", name, by, r.id, name)
+	r.a.say("holt: %s is paused%s; run %s continues when the computer is resumed\nhint: holt computer resume %s", name, by, r.id, name)
 	return true
 }

@@ -13,9 +13,9 @@ import (
 
 func (a *app) computerPorts() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ports NAME", Short: "List what listens in a computer, and whose it is", Args: exactly(1),
-		Long: `Lists the TCP and UDP ports that something listens at in a computer, with its process and
-the run, terminal or service that it belongs to, as the computer tells. A paused or stopped one is woken first.`,
+		Use: "ports NAME", Short: "List the listening ports of a computer", Args: exactly(1),
+		Long: `Lists the listening TCP and UDP ports of a computer, with the process and the run, terminal or
+service that it belongs to. The guest reports them. A paused or stopped computer is woken first.`,
 		Example: `  holt computer ports einstein
   holt computer ports einstein --json | jq '.[].port'`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -70,9 +70,9 @@ func listensFor(l holt.Listener) string {
 func (a *app) computerConnect() *cobra.Command {
 	return &cobra.Command{
 		Use: "connect NAME PORT|SOCKET", Short: "Connect standard input and output to a port of a computer", Args: exactly(2),
-		Long: `Connects to a TCP port or a unix socket (an absolute path) of a computer: standard input
-goes there, and what comes from there to standard output, until the far side ends. The end of standard
-input is passed on; the other direction goes on. A paused or stopped computer is woken first.`,
+		Long: `Connects standard input and standard output to a TCP port or a unix socket (an absolute path) of a
+computer, until the other side closes the connection. The end of standard input closes only the sending
+direction. A paused or stopped computer is woken first.`,
 		Example: `  holt computer connect einstein 5432
   printf 'GET /version HTTP/1.0\r\n\r\n' | holt computer connect einstein /run/docker.sock
   ssh -o ProxyCommand='holt computer connect einstein 22' agent@einstein`,

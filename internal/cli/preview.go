@@ -24,26 +24,26 @@ func (a *app) computerPreview() *cobra.Command {
 	var public, private, remove bool
 	var expires time.Duration
 	cmd := &cobra.Command{
-		Use: "preview NAME PORT", Short: "Show a port of a computer to browsers, under a name of its own", Args: exactly(2),
-		Long: `Prints the address of a port of a computer: http://PORT-NAME.localhost:… for browsers on
-this machine, or what holt serve --preview-domain says. HTTP and WebSockets go there, whether
-the computer's network is on or not; a paused or stopped one is woken.
+		Use: "preview NAME PORT", Short: "Publish a port of a computer at a URL", Args: exactly(2),
+		Long: `Prints a URL for a port of a computer: http://PORT-NAME.localhost:… for browsers on this machine, or
+a name below --preview-domain of holt serve. It serves HTTP and WebSockets, whatever the computer's
+network policy is. A request wakes a paused or stopped computer.
 
-A preview is private: the address is a link that opens it until it expires, in the browser
-that follows it, and for everybody to whom it is given. Programs send the link's token as
-X-Holt-Token, or a token of the API. Most programs other than browsers and curl do not resolve names
-below localhost. For them a second address is printed, on this machine's loopback. With --public everybody who
-knows or guesses its name may see it, and each visit wakes the computer; what strangers keep awake is a bounded part of
-all time. --private makes it private again, and ends what strangers have open.`,
+A preview is private: the URL is a link that works until it expires, for everyone who has it. Programs
+send the link's token, or an API token, in the header X-Holt-Token. Most programs other than browsers
+and curl do not resolve names below localhost; for them the command prints a second URL on this
+machine's loopback. With --public everyone who knows or guesses the name can open it, and each visit
+wakes the computer; unauthenticated visitors can keep it awake only part of the time. --private
+makes it private again and closes connections of unauthenticated visitors.`,
 		Example: `  holt computer preview einstein 3000
   holt computer preview einstein 3000 --expires 10m --json | jq -r .link.token
   holt computer preview einstein 8080 --public
-  holt computer preview einstein 3000 --delete     its links are no longer valid`,
+  holt computer preview einstein 3000 --delete     # its links stop working`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			port, err := holt.ParsePort(args[1])
 			if err == nil && (public && private || remove && (public || private)) {
-				err = holt.Errorf(holt.InvalidArgument, "--public, --private and --delete exclude each other").WithHint("give one of them, or none for a link")
+				err = holt.Errorf(holt.InvalidArgument, "--public, --private and --delete exclude each other").WithHint("use only one of them, or none to get a link")
 			}
 			if err != nil {
 				return err
@@ -81,20 +81,20 @@ all time. --private makes it private again, and ends what strangers have open.`,
 			if shown.Link != nil {
 				fmt.Fprintln(a.Out, shown.Link.URL)
 				a.sayForPrograms(one, shown.Link.ProgramURL)
-				a.say("private: this link opens it until %s", shown.Link.ExpiresAt.Local().Format("Jan 2 15:04"))
+				a.say("private: this link works until %s", shown.Link.ExpiresAt.Local().Format("Jan 2 15:04"))
 				return nil
 			}
 			fmt.Fprintln(a.Out, one.URL)
 			a.sayForPrograms(one, one.ProgramURL)
-			a.say("public: anybody who can reach this daemon may see it")
+			a.say("public: anyone who can reach this daemon can open it")
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&public, "public", false, "anybody may see it")
-	f.BoolVar(&private, "private", false, "only who has a link or a token, as at first")
-	f.BoolVar(&remove, "delete", false, "delete it: its links are no longer valid, and what is open ends")
-	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link opens it, at most 90 days")
+	f.BoolVar(&public, "public", false, "make it public")
+	f.BoolVar(&private, "private", false, "make it private: only with a link or a token (default)")
+	f.BoolVar(&remove, "delete", false, "delete it: its links stop working, and its connections are closed")
+	f.DurationVar(&expires, "expires", 12*time.Hour, "how long the link works, at most 90 days")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -117,8 +117,8 @@ func (a *app) sayWhere(name string, p holt.Preview) {
 	if err != nil || !a.remote() || !strings.HasSuffix(at.Hostname(), ".localhost") {
 		return
 	}
-	a.say("only browsers on the machine that the daemon runs on reach it: names below localhost lead to the browser's own machine")
-	a.say("from another one: holt computer forward %s %d; for links that work everywhere, there: holt up --preview-domain", name, p.Port)
+	a.say("only browsers on the daemon's machine can open it, because names below localhost resolve to the browser's own machine")
+	a.say("from this machine: holt computer forward %s %d; for links that work everywhere, set preview-domain on the daemon", name, p.Port)
 }
 
 func (a *app) computerPreviews() *cobra.Command {
@@ -138,7 +138,7 @@ func (a *app) computerPreviews() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no previews; make one: holt computer preview %s PORT", args[0])
+				a.say("no previews; create one with: holt computer preview %s PORT", args[0])
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -157,18 +157,18 @@ func (a *app) computerPreviews() *cobra.Command {
 }
 
 func (a *app) computerDomain() *cobra.Command {
-	return group("domain", "Names of your own for ports of a computer", a.domainAdd(), a.domainList(), a.domainDelete())
+	return group("domain", "Custom domains for ports of a computer", a.domainAdd(), a.domainList(), a.domainDelete())
 }
 
 func (a *app) domainAdd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "add NAME DOMAIN PORT", Short: "Have a domain show a port of a computer", Args: exactly(3),
-		Long: `Has a name of your own, whose DNS leads to this daemon, show a port of a computer. The
-preview of that port says who may see it (holt computer preview NAME PORT --public). A daemon
-with holt serve --acme gets a certificate for the name when it is first asked for.
+		Use: "add NAME DOMAIN PORT", Short: "Publish a port of a computer at a domain", Args: exactly(3),
+		Long: `Publishes a port of a computer at a domain whose DNS points to this daemon. The preview of that port
+controls who can open it (holt computer preview NAME PORT --public). With holt serve --acme, the daemon
+gets a certificate for the domain at the first request.
 
-An admin may add any name, and so may you on the daemon's own machine. Others need a TXT record
-of _holt.DOMAIN, or of _holt. before a domain above it, that says holt=TENANT.`,
+An admin, and everyone who uses the daemon's socket, can add any domain. Others need a DNS TXT record
+holt=TENANT at _holt.DOMAIN, or at _holt. before a parent domain.`,
 		Example:           `  holt computer domain add einstein app.example.com 3000`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -216,7 +216,7 @@ func (a *app) domainList() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no domains; add one: holt computer domain add %s DOMAIN PORT", args[0])
+				a.say("no domains; add one with: holt computer domain add %s DOMAIN PORT", args[0])
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -232,7 +232,7 @@ func (a *app) domainList() *cobra.Command {
 
 func (a *app) domainDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete NAME DOMAIN", Aliases: []string{"rm"}, Short: "Take a domain away from a computer", Args: exactly(2),
+		Use: "delete NAME DOMAIN", Aliases: []string{"rm"}, Short: "Remove a domain from a computer", Args: exactly(2),
 		ValidArgsFunction: a.completeSecond(a.computerNames, domainNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

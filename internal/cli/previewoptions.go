@@ -2,9 +2,8 @@ package cli
 
 import (
 	"net/netip"
-	"path/filepath"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holt"
 )
@@ -13,41 +12,36 @@ import (
 type PreviewOptions struct {
 	Listen  string   // TCP address; "": that of the API or, if there is none, a port of loopback; "off": none
 	Domain  string   // previews are below it, as box.example.com or https://box.example.com; "": localhost
-	Proxies []string // addresses or networks of proxies whose word on who calls is taken
+	Proxies []string // addresses or networks of trusted reverse proxies
 
 	Cert, Key string // files of a certificate and its key, PEM
-	ACME      string // mail address of an account of a certificate authority; "": certificates are not got
+	ACME      string // mail address of the account at a certificate authority; "": no ACME
 	ACMECA    string // its directory; "": Let's Encrypt
-	ACMERoot  string // a file with what its TLS is trusted by, besides what this machine trusts
+	ACMERoot  string // PEM file with the root certificate of its TLS
 }
 
-func previewFlags(cmd *cobra.Command, o *PreviewOptions) {
-	f := cmd.Flags()
-	f.StringVar(&o.Listen, "preview-listen", "", "show previews on this TCP address, as localhost:8080, or with TLS 0.0.0.0:443; off: none (default: where the API listens, else localhost:4647, or another port if that is taken)")
-	f.StringVar(&o.Domain, "preview-domain", "", "previews are at PORT-COMPUTER.`DOMAIN`, whose names all lead here; https://DOMAIN where something else does TLS (default: localhost)")
-	f.StringSliceVar(&o.Proxies, "trusted-proxy", nil, "a proxy in front, by address or network, whose X-Forwarded-For and (for previews) -Proto count")
-	f.StringVar(&o.Cert, "tls-cert", "", "serve TLS on all TCP addresses with the certificate in this PEM file; a new one is taken when the file changes")
-	f.StringVar(&o.Key, "tls-key", "", "the key of --tls-cert")
-	f.StringVar(&o.ACME, "acme", "", "serve TLS, and get certificates for --host names, previews and their domains; the `MAIL` address is for the account, and says that you agree to the authority's terms")
-	f.StringVar(&o.ACMECA, "acme-ca", "", "the ACME directory of another authority than Let's Encrypt")
-	f.StringVar(&o.ACMERoot, "acme-root", "", "a PEM file that the TLS of --acme-ca is trusted by")
+// flags adds their settings.
+func (o *PreviewOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.Listen, "preview-listen", "", "serve previews on this TCP address, such as localhost:8080, or 0.0.0.0:443 with TLS; off: no previews (default: the address of --listen, else localhost:4647, or another port if that is in use)")
+	f.StringVar(&o.Domain, "preview-domain", "", "serve previews at PORT-COMPUTER.`DOMAIN`; a wildcard DNS record must lead here; https://DOMAIN if a proxy does TLS (default: localhost)")
+	f.Var(list(&o.Proxies, func(one string) error { _, err := ParseProxy(one); return err }), "trusted-proxy", "address or network of a reverse proxy whose X-Forwarded-For and (for previews) X-Forwarded-Proto headers are trusted")
+	f.Var(file(&o.Cert, ""), "tls-cert", "PEM file with the certificate for TLS on all TCP addresses; it is read again when it changes")
+	f.Var(file(&o.Key, ""), "tls-key", "PEM file with the key of --tls-cert")
+	f.StringVar(&o.ACME, "acme", "", "serve TLS, and get certificates for --host names, previews and their domains; `MAIL` is the address of the account, and giving it accepts the authority's terms")
+	f.StringVar(&o.ACMECA, "acme-ca", "", "ACME directory URL of another authority than Let's Encrypt")
+	f.Var(file(&o.ACMERoot, ""), "acme-root", "PEM file with the root certificate of --acme-ca's own TLS")
 }
 
 func (o PreviewOptions) check(listen string) error {
-	for _, p := range o.Proxies {
-		if _, err := ParseProxy(p); err != nil {
-			return err
-		}
-	}
 	switch {
 	case (o.Cert == "") != (o.Key == ""):
-		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --tls-key go together").WithHint("give both: the certificates, and the key of the first")
+		return holt.Errorf(holt.InvalidArgument, "--tls-cert needs --tls-key, and the other way round").WithHint("set both")
 	case o.Cert != "" && o.ACME != "":
-		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --acme exclude each other").WithHint("certificates are given, or got")
+		return holt.Errorf(holt.InvalidArgument, "--tls-cert and --acme exclude each other").WithHint("set one of them: --tls-cert if you have a certificate, --acme to get one")
 	case o.ACME == "" && (o.ACMECA != "" || o.ACMERoot != ""):
-		return holt.Errorf(holt.InvalidArgument, "--acme-ca and --acme-root need --acme").WithHint("--acme you@example.com")
+		return holt.Errorf(holt.InvalidArgument, "--acme-ca and --acme-root need --acme").WithHint("set --acme to a mail address, such as you@example.com")
 	case (o.Cert != "" || o.ACME != "") && listen == "" && (o.Listen == "" || o.Listen == "off"):
-		return holt.Errorf(holt.InvalidArgument, "there is no TCP address to serve TLS on").WithHint("give --listen ADDRESS or --preview-listen ADDRESS, as 0.0.0.0:443")
+		return holt.Errorf(holt.InvalidArgument, "TLS is configured, but no TCP address to serve it on").WithHint("set --listen or --preview-listen, for example to 0.0.0.0:443")
 	}
 	return nil
 }
@@ -62,36 +56,7 @@ func ParseProxy(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, holt.Errorf(holt.InvalidArgument, "--trusted-proxy %q is neither an address nor a network", holt.Clip(s, 64)).WithHint("as 10.0.0.2 or 10.0.0.0/8")
+		return p, holt.Errorf(holt.InvalidArgument, "%q is neither an IP address nor a network", holt.Clip(s, 64)).WithHint("use an address or a network, such as 10.0.0.2 or 10.0.0.0/8")
 	}
 	return p, nil
-}
-
-// absolute makes the paths in them those of this directory, for a daemon that is started in another.
-func (o *PreviewOptions) absolute() (err error) {
-	for _, file := range []*string{&o.Cert, &o.Key, &o.ACMERoot} {
-		if *file == "" {
-			continue
-		}
-		if *file, err = filepath.Abs(*file); err != nil {
-			return here(err, ".")
-		}
-	}
-	return nil
-}
-
-// args are the flags that make them.
-func (o PreviewOptions) args() (args []string) {
-	for _, flag := range [][2]string{
-		{"--preview-listen", o.Listen}, {"--preview-domain", o.Domain}, {"--tls-cert", o.Cert}, {"--tls-key", o.Key},
-		{"--acme", o.ACME}, {"--acme-ca", o.ACMECA}, {"--acme-root", o.ACMERoot},
-	} {
-		if flag[1] != "" {
-			args = append(args, flag[0], flag[1])
-		}
-	}
-	for _, p := range o.Proxies {
-		args = append(args, "--trusted-proxy", p)
-	}
-	return args
 }

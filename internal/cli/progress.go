@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -8,24 +9,24 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// bar shows how far long work is: a moving bar on a terminal, a line for each
-// stage elsewhere. Its lock guards stage and detail, which the bar's own
-// goroutine reads.
+// bar shows how far long work is: a bar on a terminal, else a line for each
+// step. Its lock guards last, which the bar's own goroutine reads.
 type bar struct {
 	a     *app
 	title string
+	began time.Time
 	pool  *mpb.Progress
 	bar   *mpb.Bar
 
-	mu            sync.Mutex
-	stage, detail string
+	mu   sync.Mutex
+	last Progress
 }
 
 const whole = 10_000 // a bar's resolution
 
 // begin shows a bar until end is called.
 func (a *app) begin(title string) *bar {
-	b := &bar{a: a, title: title}
+	b := &bar{a: a, title: title, began: time.Now()}
 	if !isTerminal(a.Err) {
 		return b
 	}
@@ -41,9 +42,9 @@ func (a *app) begin(title string) *bar {
 func (b *bar) text() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	text := visible(b.stage)
-	if b.detail != "" {
-		text += ": " + visible(b.detail)
+	text := stepOf(b.last)
+	if b.last.Detail != "" {
+		text += ": " + visible(b.last.Detail)
 	}
 	if runes := []rune(text); len(runes) > 60 {
 		text = string(runes[:59]) + "…"
@@ -51,16 +52,24 @@ func (b *bar) text() string {
 	return text
 }
 
+// stepOf names a step, as "2 of 5: packages".
+func stepOf(p Progress) string {
+	if p.Step == 0 {
+		return visible(p.Stage)
+	}
+	return fmt.Sprintf("%d of %d: %s", p.Step, imageSteps, visible(p.Stage))
+}
+
 // show takes the next step of the work.
 func (b *bar) show(p Progress) {
 	b.mu.Lock()
-	changed := p.Stage != b.stage
-	b.stage, b.detail = p.Stage, p.Detail
+	changed := p.Stage != b.last.Stage
+	b.last = p
 	b.mu.Unlock()
 	if b.bar != nil {
 		b.bar.SetCurrent(int64(p.Fraction * (whole - 1))) // the last step is end's
 	} else if changed && p.Stage != "" {
-		b.a.say("%s: %s", b.title, p.Stage)
+		b.a.say("%s: %s (%d s)", b.title, stepOf(p), int(time.Since(b.began).Seconds()))
 	}
 }
 
@@ -73,7 +82,7 @@ func (b *bar) end() {
 	b.pool.Wait()
 }
 
-// lastingHelp is what the help of such a command says.
+// lastingHelp ends the help of a command whose work the daemon completes.
 const lastingHelp = `
 
-Interrupted, this command ends, and what it asked for goes on: %s shows it.`
+If this command is interrupted, the daemon completes the work. See the result with: %s`

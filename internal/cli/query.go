@@ -21,24 +21,23 @@ func (a *app) workspaceQuery() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   `query NAME… "SELECT …"`,
-		Short: "Ask a question in SQL",
-		Long: `Asks a workspace, as it is now or at a checkpoint, one question in SQLite's SQL.
+		Short: "Query files with SQL",
+		Long: `Runs one SELECT statement (SQLite) on a workspace, now or at a checkpoint. The tables are:
 
   files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …)
   tags(path, name, value)      the extended attributes user.*
-  files_at, tags_at            those of every checkpoint, by their column checkpoint
+  files_at, tags_at            the same for all checkpoints; the column checkpoint selects one
   checkpoints(name, created_at, note, run, files, bytes, …)
-  changes('FROM', 'TO')        what holt workspace diff says: path, kind, type, old_path,
+  changes('FROM', 'TO')        the output of holt workspace diff: path, kind, type, old_path,
                                size_before, size_after, writer, run, …
 
-Several workspaces can be asked at once, by their names or with --forks: then each
-of these has a column workspace. NAME@CHECKPOINT stands for a workspace as it was.
-A query can only read, and reads one state of each workspace. At most 10,000 rows and
-16 MiB come back; a value or row may have 256 KiB; 100 workspaces may be asked.
+With several names, or with --forks, one query covers several workspaces, and the tables have a
+column workspace. NAME@CHECKPOINT selects a workspace at a checkpoint. Queries are read-only and see
+one consistent state of each workspace. Limits: 10,000 rows, 16 MiB, 256 KiB per value or row, and
+100 workspaces.
 
-Bytes that are not UTF-8, as in some names, are shown as Git shows them:
-"caf\351.txt". In JSON they are {"base64":"Y2Fm6S50eHQ="}, so that nothing
-else can be taken for them.`,
+Bytes that are not UTF-8, as in some file names, are printed as Git does: "caf\351.txt". In JSON
+they are {"base64":"Y2Fm6S50eHQ="}.`,
 		Example: `  holt workspace query einstein "SELECT path FROM files WHERE mtime > '2026-06-09'"
   holt workspace query einstein "SELECT dir, sum(size) FROM files GROUP BY dir ORDER BY 2 DESC"
   holt workspace query einstein "SELECT path, run FROM files WHERE writer = 'agent' AND mtime > date('now','-7 days')"
@@ -62,11 +61,11 @@ else can be taken for them.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asCSV, "csv", false, "print CSV (RFC 4180) with a head")
-	f.StringVar(&q.At, "at", "", "the checkpoint, or its #number, that files and tags show of workspaces that name none (default: live)")
-	f.BoolVar(&q.Forks, "forks", false, "ask all forks of these workspaces, and forks of those, too")
-	f.IntVar(&q.MaxRows, "max-rows", 0, "most rows to return (default: 10000)")
-	f.DurationVar(&timeout, "timeout", 0, "most time to spend, up to 5m (default: 10s)")
+	f.BoolVar(&asCSV, "csv", false, "print CSV (RFC 4180) with a header")
+	f.StringVar(&q.At, "at", "", "the checkpoint, or its #number, for workspaces without @CHECKPOINT (default: live)")
+	f.BoolVar(&q.Forks, "forks", false, "include all forks of these workspaces, and their forks")
+	f.IntVar(&q.MaxRows, "max-rows", 0, "maximum number of rows (default: 10000)")
+	f.DurationVar(&timeout, "timeout", 0, "time limit, at most 5m (default: 10s)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -74,7 +73,7 @@ else can be taken for them.`,
 // query asks a question and prints the answer.
 func (a *app) query(asCSV bool, ask func() (holt.QueryResult, error)) error {
 	if asCSV && a.json {
-		return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("give one of them")
+		return holt.Errorf(holt.InvalidArgument, "--json and --csv exclude each other").WithHint("use only one of them")
 	}
 	result, err := ask()
 	if err != nil {
@@ -90,7 +89,7 @@ func (a *app) query(asCSV bool, ask func() (holt.QueryResult, error)) error {
 		a.say("%s in %.1f ms", holt.CountOf(len(result.Rows), "row"), result.ElapsedMS)
 	}
 	if result.Truncated && !a.json {
-		a.say("holt: there are more rows; --max-rows sets the limit")
+		a.say("holt: there are more rows; raise the limit with --max-rows")
 	}
 	return err
 }

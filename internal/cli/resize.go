@@ -13,13 +13,13 @@ func (a *app) computerResize() *cobra.Command {
 	var spec holt.ResizeSpec
 	cmd := &cobra.Command{
 		Use: "resize NAME", Short: "Change a computer's processors, memory or root disk", Args: exactly(1),
-		Long: `Gives a computer another shape. While it runs, processors, memory (in blocks of 128 MiB) and
-root disk are added at once, its root file system grows, and everything in it goes on. Fewer
-processors and less memory come with its next start, and until then holt computer get shows them
-as pending. A stopped computer has all of it from its next start on, a paused one as it goes on.
+		Long: `Changes the processors, memory and root disk of a computer. In a running computer, more processors,
+memory (in blocks of 128 MiB) and disk space are added immediately, and its root file system grows.
+Fewer processors and less memory take effect at the next start; until then holt computer get shows
+them as pending. A stopped computer changes at its next start, a paused one when it is resumed.
 
-A root disk is never made smaller; of the host's disk it takes only what is written to it. One that is
-full can be made larger whether its computer runs or not.` + fmt.Sprintf(lastingHelp, seeComputers),
+A root disk cannot shrink. It uses space on the host only for data that was written. A full disk can be
+enlarged whether the computer runs or not.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt computer resize einstein --cpus 4 --memory-mb 8192
   holt computer resize einstein --disk-size-mb 40960 --json | jq .guest`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -29,7 +29,7 @@ full can be made larger whether its computer runs or not.` + fmt.Sprintf(lasting
 				return err
 			}
 			if spec == (holt.ResizeSpec{}) {
-				return holt.Errorf(holt.InvalidArgument, "nothing says what %s is to have", args[0]).WithHint("give --cpus, --memory-mb or --disk-size-mb")
+				return holt.Errorf(holt.InvalidArgument, "no new size for %s is given", args[0]).WithHint("add --cpus, --memory-mb or --disk-size-mb")
 			}
 			var got holt.ResizedComputer
 			err = a.lasts(c, args[0], "resizing", seeComputers, func() error {

@@ -13,7 +13,7 @@ import (
 
 func (a *app) workspaceRestore() *cobra.Command {
 	var dryRun bool
-	cmd := a.onPast("restore NAME CHECKPOINT [PATH]…", "Make a workspace, or paths of it, what it was", 2, -1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("restore NAME CHECKPOINT [PATH]…", "Restore a workspace, or paths of it, to a checkpoint", 2, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		spec := holt.RestoreSpec{Checkpoint: args[1], DryRun: dryRun}
 		var err error
 		if spec.Paths, err = pathsOf(args[0], args[2:]); err != nil {
@@ -23,19 +23,18 @@ func (a *app) workspaceRestore() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		preview := fmt.Sprintf("all of them: holt workspace diff %s live %s", args[0], shellWord(args[1]))
+		preview := fmt.Sprintf("see all changes with: holt workspace diff %s live %s", args[0], shellWord(args[1]))
 		return a.reportChanges(args[0], report, dryRun, preview)
 	})
-	cmd.Long = `Makes the workspace, or only what is or was at or below the given paths, what it
-was at a checkpoint. The present gets a checkpoint first, so nothing is lost.
-Files keep their inode numbers and times. It happens at once, wholly or not at
-all, also under a running computer, whose programs see it at once. A path that is
-not there now and was not then is an error. Where more than 2,000,000 files differ it
-is refused, as are diff, undo and merge; a fork of the checkpoint has them. With its
-memory and root disk, holt snapshot restore takes a computer back.`
+	cmd.Long = `Restores the workspace, or only the given paths and everything below them, to a checkpoint. The
+current state gets a checkpoint first, so nothing is lost. Files keep their inode numbers and times.
+The restore is atomic, and programs in a running computer see it immediately. A path that exists
+neither now nor at the checkpoint is an error. If more than 2,000,000 files differ, the restore fails,
+as diff, undo and merge do; fork the checkpoint instead. To restore a computer's memory and root disk
+too: holt snapshot restore.`
 	cmd.Example = `  holt workspace restore einstein before-upgrade --dry-run
   holt workspace restore einstein before-upgrade src go.mod`
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 
@@ -43,7 +42,7 @@ memory and root disk, holt snapshot restore takes a computer back.`
 func pathsOf(workspace string, args []string) (paths []string, err error) {
 	for _, arg := range args {
 		if arg == "" {
-			return nil, holt.Errorf(holt.InvalidArgument, "a path is empty").WithHint("/ is everything in %s", workspace)
+			return nil, holt.Errorf(holt.InvalidArgument, "empty path").WithHint("use / for all files of %s", workspace)
 		}
 		at, err := parseSpot(workspace + ":" + arg)
 		if err != nil {
@@ -54,18 +53,15 @@ func pathsOf(workspace string, args []string) (paths []string, err error) {
 	return paths, nil
 }
 
-const undoHelp = `Takes back what one run changed, or one stretch of work in a terminal, and keeps
-what came later. WORK is a run or a stretch by its id, or a terminal by its name:
-the last stretch in it. Without WORK it is the last run that changed something,
-whatever terminals did since; a second undo finds that taken back, and goes no
-further: name an earlier one. A stretch begins with the first change after a
-minute without one, and ends when the last one leaves the terminal, and after
-five minutes. What was changed again since is a conflict: it is left as it is and
-listed, and the exit status is 4. The present gets a checkpoint first, so an undo
-can be undone by restoring that.
+const undoHelp = `Reverts the changes of one run or one terminal session, and keeps later changes. WORK is the id of a
+run or a terminal session, or the name of a terminal for its last session. The default is the last run
+that changed files; after it is undone, name an earlier one. A terminal session begins with the first
+change after a minute without changes. It ends after such a minute, after five minutes, or when the
+last client detaches. A file that was changed again later is a conflict: it is kept and listed, and the
+exit status is 4. The current state gets a checkpoint first; to revert the undo, restore that.
 
-holt computer run --receipt shows the id of a run; holt workspace checkpoints and
-holt workspace history show those of runs and stretches.`
+holt computer run --receipt prints the id of a run. holt workspace checkpoints and holt workspace
+history show the ids of runs and terminal sessions.`
 
 // workIDs are those of which a checkpoint is left.
 func workIDs(workspace string) names {
@@ -82,19 +78,19 @@ func workIDs(workspace string) names {
 
 func (a *app) workspaceUndo() *cobra.Command {
 	var dryRun bool
-	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Take back what a run, or work in a terminal, changed", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Undo the changes of a run or a terminal session", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		return a.undo(ctx, c, args[0], args[1:], dryRun)
 	})
 	cmd.Long = undoHelp
 	cmd.ValidArgsFunction = a.completeSecond(a.workspaceNames, workIDs)
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 
 // computerUndo is the same by the computer that the run was in.
 func (a *app) computerUndo() *cobra.Command {
 	var dryRun bool
-	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Take back what a run, or work in a terminal, changed in a computer's workspace", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd := a.onPast("undo NAME [WORK [PATH]…]", "Undo the changes of a run or a terminal session in a computer's workspace", 1, -1, func(ctx context.Context, c *client.Client, args []string) error {
 		computer, err := c.Computers.Get(ctx, args[0])
 		if err != nil {
 			return err
@@ -111,7 +107,7 @@ func (a *app) computerUndo() *cobra.Command {
 			return workIDs(one.Workspace)(ctx, c)
 		}
 	})
-	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "change nothing, only say what would")
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only show what would change")
 	return cmd
 }
 
@@ -131,7 +127,7 @@ func (a *app) undo(ctx context.Context, c *client.Client, workspace string, args
 		return err
 	}
 	if report.Counts.Total()+len(report.Conflicts) == 0 {
-		a.say("hint: nothing of it is left to take back; holt workspace checkpoints %s names what came earlier", workspace)
+		a.say("hint: there is nothing left to undo; to find earlier runs: holt workspace checkpoints %s", workspace)
 	}
 	return a.reportChanges(workspace, report, dryRun, "--json lists 1000")
 }
@@ -167,17 +163,17 @@ func (a *app) sayChanges(workspace string, r holt.ChangeReport, dryRun bool, all
 		r.Changes[i].By = holt.Writer{} // what is undone is not theirs
 	}
 	if r.Before != "" {
-		all = fmt.Sprintf("all of them: holt workspace diff %s %s live", workspace, shellWord(r.Before))
+		all = fmt.Sprintf("see all changes with: holt workspace diff %s %s live", workspace, shellWord(r.Before))
 	}
 	a.listChanges(r.Changes, r.Omitted, all)
 	for _, c := range r.Conflicts {
 		fmt.Fprintf(a.Out, "%s %s: %s\n", a.paint(a.Out, red, "conflict"), shown(c.Path), visible(c.Reason))
 	}
 	if r.Unflushed {
-		a.say("holt: the computer did not write what its programs held in memory; some of that may be lost")
+		a.say("holt: warning: the computer did not flush its buffers to the disk; recent writes may be lost")
 	}
 	if r.Before != "" {
-		a.say("what was before: holt workspace restore %s %s", workspace, shellWord(r.Before))
+		a.say("to revert this: holt workspace restore %s %s", workspace, shellWord(r.Before))
 	}
 	return nil
 }

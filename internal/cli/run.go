@@ -39,25 +39,25 @@ func (a *app) computerRun() *cobra.Command {
 ~/.profile, which executes ~/.bashrc. With -- it runs a program without a shell.
 Variables from --env and --secret override those that these files set. Standard output
 and standard error stay separate and unchanged. The exit status is that of the command.
-A stopped computer is started first. While its output is not read, the command waits,
-as under ssh.
+A stopped computer is started first. If nobody reads the output, the command blocks, as
+with ssh.
 
-Standard input is passed when it is not a terminal, or with --interactive. It is read
-only when the command reads, so a loop keeps its own input:
+Standard input is passed if it is not a terminal, or with --interactive. It is read only
+when the command reads, so a loop keeps its own input:
   while read x; do holt computer run einstein "echo $x"; done < names
-If the command reads, all of the input is read; with -n none is. With --interactive
-the input is read at once, even if the command does not read it.
-Ctrl-C sends SIGINT to the command; a second one leaves it running.
+If the command reads, all input is read; -n passes none. With --interactive the input is
+read immediately, even if the command does not read it. Ctrl-C sends SIGINT to the
+command; a second Ctrl-C exits and leaves the command running.
 
-With --background it prints the run's id and leaves the command running; holt run
-follow, input and kill take that id. Its standard input is empty, or with
---interactive what holt run input passes.
+--background prints the run's id and leaves the command running; use the id with holt run
+follow, input and kill. Its standard input is empty, or with --interactive the input that
+holt run input passes.
 
-With --receipt it then says on standard error what the command changed in the
-workspace; holt computer undo takes that back.
+--receipt shows on standard error what the command changed in the workspace; to revert
+that: holt computer undo.
 
-A computer takes commands before all its services are up: systemctl fails for
-some seconds after create ("Failed to connect to bus"). To wait for it:
+A computer accepts commands before all its services are up: systemctl fails for some
+seconds after create ("Failed to connect to bus"). To wait for it:
   until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done`,
 		Example: `  holt computer run einstein "df -h / /home/agent"
   holt computer run einstein --cwd /tmp --env GREETING=hi -- /bin/echo 'no  shell'
@@ -71,7 +71,7 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 			if dash == 1 && len(args) > 1 || dash < 0 && len(args) == 2 {
 				return nil
 			}
-			return holt.Errorf(holt.InvalidArgument, "run needs a computer and one command").
+			return holt.Errorf(holt.InvalidArgument, "run needs a computer and exactly one command").
 				WithHint(`quote a shell command: holt computer run NAME "ls -l | wc -l"; or run a program: holt computer run NAME -- ls -l`)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,13 +101,13 @@ some seconds after create ("Failed to connect to bus"). To wait for it:
 	f := cmd.Flags()
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to pass this shell's if it is set; may be repeated")
-	f.StringArrayVar(&flags.secrets, "secret", nil, "as --env, and the value shows as *** in the run's output and record; better KEY alone than KEY=VALUE, which other users of this host can see")
-	f.BoolVar(&flags.background, "background", false, "print the run's id and leave it running")
-	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
+	f.StringArrayVar(&flags.secrets, "secret", nil, "like --env, but the value is shown as *** in the run's output and record; prefer KEY to KEY=VALUE, which other users of this host can see")
+	f.BoolVar(&flags.background, "background", false, "print the run's id and leave the command running")
+	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: never)")
 	f.BoolVarP(&flags.interactive, "interactive", "i", false, "pass standard input even if it is a terminal")
 	f.BoolVarP(&flags.noStdin, "no-stdin", "n", false, "do not read standard input")
-	f.BoolVar(&flags.receipt, "receipt", false, "at the end, say what the command changed in the workspace")
+	f.BoolVar(&flags.receipt, "receipt", false, "at the end, show what the command changed in the workspace")
 	f.BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd
 }
@@ -118,17 +118,17 @@ func commandInto(spec *holt.RunSpec, args []string, program bool) error {
 	if program {
 		spec.Argv = args[1:]
 	} else if spec.Command = holt.OSString(args[1]); strings.TrimSpace(args[1]) == "" {
-		return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("holt computer run %s 'make test', or words after --", args[0])
+		return holt.Errorf(holt.InvalidArgument, "the command is empty").WithHint("give a command, such as: holt computer run %s 'make test'", args[0])
 	}
 	return nil
 }
 
 func (f *runFlags) into(spec *holt.RunSpec, getenv func(string) string) error {
 	if f.timeout > 0 && f.timeout < time.Millisecond {
-		return holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", holt.ShortDuration(f.timeout)).WithHint("as 90s or 10m; leave it out for none")
+		return holt.Errorf(holt.InvalidArgument, "invalid timeout %s", holt.ShortDuration(f.timeout)).WithHint("use a duration above 0, such as 90s or 10m, or leave --timeout out")
 	}
 	if f.background && f.receipt {
-		return holt.Errorf(holt.InvalidArgument, "a command in the background has no receipt yet").WithHint("when it has ended: holt run show RUN")
+		return holt.Errorf(holt.InvalidArgument, "--background and --receipt exclude each other").WithHint("see the receipt when the run has ended: holt run show RUN")
 	}
 	spec.TimeoutMS, spec.Stdin, spec.Detached = f.timeout.Milliseconds(), f.background && f.interactive, f.background
 	var err error
@@ -146,11 +146,11 @@ func parseSecrets(flags []string, getenv func(string) string) (holt.Secrets, err
 	for _, s := range flags {
 		key, value, given := strings.Cut(s, "=")
 		if key == "" {
-			return nil, holt.Errorf(holt.InvalidArgument, "a --secret has no name").WithHint("as --secret KEY, with the value in this shell's environment")
+			return nil, holt.Errorf(holt.InvalidArgument, "--secret without a name").WithHint("use --secret KEY, with the value in this shell's environment")
 		}
 		if !given {
 			if value = getenv(key); value == "" {
-				return nil, holt.Errorf(holt.InvalidArgument, "the secret %s is not set in this shell", key).WithHint("export %s first", key)
+				return nil, holt.Errorf(holt.InvalidArgument, "the variable %s is not set in this shell", key).WithHint("set it first: export %s", key)
 			}
 		}
 		secrets[holt.OSString(key)] = holt.OSString(value)
@@ -191,7 +191,7 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 
 // mayBegin says that the start of a command was left, and nobody knows what became of it.
 func (a *app) mayBegin(by interruption, computer string) error {
-	a.say("holt: %v before %s said that the command had begun; it may yet\nhint: holt run list %s", by, computer, computer)
+	a.say("holt: %v before %s confirmed the start of the command; it may be running\nhint: check with: holt run list %s", by, computer, computer)
 	return exitStatus(by.status())
 }
 
@@ -207,7 +207,7 @@ func parseEnv(flags []string) (map[holt.OSString]holt.OSString, error) {
 			}
 		}
 		if key == "" {
-			return nil, holt.Errorf(holt.InvalidArgument, "--env %q has no name", e).WithHint("as --env KEY=VALUE")
+			return nil, holt.Errorf(holt.InvalidArgument, "--env %q without a name", e).WithHint("use --env KEY=VALUE")
 		}
 		env[holt.OSString(key)] = holt.OSString(value)
 	}
@@ -321,7 +321,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		r.signal("SIGPIPE")
 		return exitStatus(128 + int(syscall.SIGPIPE))
 	case errors.Is(cause, errDetached):
-		r.a.say("holt: left run %s running in %s\nhint: holt run follow %s", r.id, computer, r.id)
+		r.a.say("holt: run %s keeps running in %s\nhint: follow it with: holt run follow %s", r.id, computer, r.id)
 		return exitStatus(128 + int(syscall.SIGINT))
 	case cause != nil: // the input broke
 		return runFailure{cause}
@@ -343,7 +343,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 			return runFailure{err}
 		}
 	} else if r.end.TimedOut {
-		r.a.say("holt: the command ran out of time and was ended\nhint: --timeout can be longer; without it a command may take as long as it needs")
+		r.a.say("holt: the command exceeded its timeout and was ended\nhint: set a longer --timeout, or leave it out")
 	}
 	if receipt != nil && r.kept == nil {
 		of, err := r.c.Computers.Get(ctx, computer)
@@ -364,7 +364,7 @@ func (r *remoteRun) finish(ctx context.Context, computer string, err error) erro
 		return err
 	}
 	if n := r.end.Background; n > 0 && isTerminal(r.a.Err) {
-		r.a.say("holt: it has left %s running in the background", holt.CountOf(n, "process"))
+		r.a.say("holt: %s still running in the background", holt.CountOf(n, "process"))
 	}
 	if r.end.ExitCode != 0 {
 		return exitStatus(r.end.ExitCode)
@@ -377,7 +377,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	r.watch.heard.Store(true)
 	if e.Kind == holt.RunExit {
 		if r.end = e.Run; r.end == nil {
-			return holt.Errorf(holt.Internal, "the end of run %s came without a status", r.id).WithHint("are the command and the daemon of the same version? see holt version")
+			return holt.Errorf(holt.Internal, "the daemon reported the end of run %s without an exit status", r.id).WithHint("check that the command and the daemon have the same version: holt version")
 		}
 		return nil
 	}
@@ -394,7 +394,7 @@ func (r *remoteRun) event(e holt.RunEvent) error {
 	case holt.RunStderr:
 		_, err = r.a.Err.Write(e.Data)
 	case holt.RunGap:
-		r.a.say("holt: %s of output is gone: it came faster than it was read, or was more than is kept", size(e.Dropped))
+		r.a.say("holt: %s of output is missing: it was written faster than it was read, or exceeds what is kept", size(e.Dropped))
 	}
 	return err
 }
@@ -454,7 +454,7 @@ func (r *remoteRun) signal(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := r.c.Runs.Signal(ctx, r.id, name, ""); err != nil && holt.CodeOf(err) != holt.Conflict {
-		r.a.say("holt: %s did not reach the run: %s", name, visible(err.Error()))
+		r.a.say("holt: cannot send %s to the run: %s", name, visible(err.Error()))
 	}
 }
 
@@ -466,6 +466,6 @@ func (r *remoteRun) feed(ctx context.Context, cancel context.CancelCauseFunc) {
 		return
 	}
 	r.signal("SIGKILL")
-	cancel(holt.Errorf(holt.CodeOf(err), "standard input was cut off, and the run was ended: %w", err).
-		WithHint("run it again"))
+	cancel(holt.Errorf(holt.CodeOf(err), "standard input was interrupted, so the run was ended: %w", err).
+		WithHint("run the command again"))
 }

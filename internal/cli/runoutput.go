@@ -88,11 +88,11 @@ func (d *deadline) pause() (resume func()) {
 // lostRun is the failure of a run whose computer ended before it did.
 func lostRun(run holt.Run, computer string) error {
 	if run.Reason != "" {
-		return holt.Errorf(holt.Unavailable, "%s %s; the run ended with it", computer, run.Reason).
+		return holt.Errorf(holt.Unavailable, "%s %s, which ended the run", computer, run.Reason).
 			WithHint("holt computer get %s shows its state; holt run show %s shows what the run changed", computer, run.ID)
 	}
-	return holt.Errorf(holt.Unavailable, "%s ended under the run", computer).
-		WithHint("holt computer logs %s may say why", computer)
+	return holt.Errorf(holt.Unavailable, "%s ended during the run", computer).
+		WithHint("look for the cause: holt computer logs %s", computer)
 }
 
 // sayMemory says that memory was at an end, and what gives more.

@@ -18,22 +18,21 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	cmd := group("run", "Commands in computers: those that go on, and what became of the others",
+	cmd := group("run", "Commands that run or have run in computers",
 		a.runList(), a.runShow(), a.runFollow(), a.runInput(), a.runSignal(), a.runKill())
 	cmd.Aliases = []string{"runs"}
-	cmd.Long = `A run is one command in a computer. holt computer run starts one, with
---background without waiting for it; it goes on when its client leaves and when the daemon
-is killed, and ends with its machine: it is then lost, which says that nobody knows how.
+	cmd.Long = `A run is one command in a computer, started with holt computer run. It continues if the client
+disconnects or the daemon restarts. If its machine ends first, its state is lost: the exit status
+is not known.
 
-The last 4 MiB that it wrote are kept, for 10 minutes after its end and longer if few
-others end. The last 1 MiB stays as long as its record, for a day or 1000 later ones, also
-when its computer was stopped or has died since (64 MiB for all runs of a computer, the
-latest; runs in progress share 32 MiB more). If output is missing, standard error says how much, and
-the exit status is 125.
+The last 4 MiB of output are kept for at least 10 minutes after the end of a run. The last 1 MiB is
+kept as long as its record, for a day or 1000 later runs, also after its computer has stopped (at most
+64 MiB for the runs of a computer, plus 32 MiB for runs in progress). If output is missing, standard
+error says how much, and the exit status is 125.
 
-Variables given with --env are never kept. Values given with --secret show as *** in
-the run's output and in its record; so do, in the record, those of --env variables whose
-names say that they are secrets, as GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.`
+Variables given with --env are not stored. Values given with --secret are shown as *** in the run's
+output and record. In the record, so are --env values whose names look like secrets, such as
+GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.`
 	return cmd
 }
 
@@ -71,8 +70,8 @@ func (a *app) runList() *cobra.Command {
 			return a.printRuns(cmd.Context(), c, list, more)
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to list")
-	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "number of runs to list")
+	cmd.Flags().BoolVar(&running, "running", false, "only runs in progress")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -103,10 +102,10 @@ func (a *app) sayNoRuns(computer string, running bool) {
 		where = " in " + computer
 	}
 	if running {
-		a.say("nothing runs%s now; what has ended: %s", where, strings.TrimSpace("holt run list "+computer))
+		a.say("no runs%s in progress; for runs that have ended: %s", where, strings.TrimSpace("holt run list "+computer))
 		return
 	}
-	a.say("no runs%s yet; start one: holt computer run %s --background \"make\"", where, cmp.Or(computer, "NAME"))
+	a.say("no runs%s yet; start one with: holt computer run %s --background \"make\"", where, cmp.Or(computer, "NAME"))
 }
 
 func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, more bool) error {
@@ -126,7 +125,7 @@ func (a *app) printRuns(ctx context.Context, c *client.Client, list []holt.Run, 
 		return err
 	}
 	if more {
-		a.say("these are the newest %d; --limit shows more", len(list))
+		a.say("only the newest %d are shown; for more: --limit", len(list))
 	}
 	return nil
 }
@@ -180,8 +179,8 @@ func clipLine(s string, n int) string {
 func (a *app) runShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show RUN", Aliases: []string{"get"}, Short: "Show a run and what it changed", Args: exactly(1),
-		Long: `Shows a run: what was asked, how it ended, and its receipt, which says what it changed
-in the computer's workspace. holt computer undo takes that back.`,
+		Long: `Shows a run: its command, how it ended, and its receipt with the changes in the computer's
+workspace. To revert these: holt computer undo.`,
 		ValidArgsFunction: a.complete(a.runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := a.theRun(args[0])
@@ -228,7 +227,7 @@ func soFar(s string, goesOn bool) string {
 func runRows(r holt.Run, computer string) [][]string {
 	rows := [][]string{{"run", string(r.ID)}, {"computer", computer}, {"command", commandOf(r.Spec)}, {"state", runState(r)}}
 	if r.State == holt.RunLost {
-		rows = append(rows, []string{"lost", "its machine ended before it did: how it ended is not known"})
+		rows = append(rows, []string{"lost", "its machine ended first, so its exit status is not known"})
 	}
 	if r.Reason != "" {
 		rows = append(rows, []string{"computer's end", "it " + r.Reason.String()})
@@ -248,7 +247,7 @@ func runRows(r holt.Run, computer string) [][]string {
 	}
 	rows = append(rows, []string{"started", ago(r.StartedAt)}, []string{"took", soFar(runTook(r), r.State == holt.RunRunning)})
 	if r.Background > 0 {
-		rows = append(rows, []string{"left running", fmt.Sprintf("%s; to end what still runs: holt run kill %s", holt.CountOf(r.Background, "process"), r.ID)})
+		rows = append(rows, []string{"left running", fmt.Sprintf("%s; end them with: holt run kill %s", holt.CountOf(r.Background, "process"), r.ID)})
 	}
 	return rows
 }
@@ -256,7 +255,7 @@ func runRows(r holt.Run, computer string) [][]string {
 func (a *app) runFollow() *cobra.Command {
 	var from int64
 	cmd := &cobra.Command{
-		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print what a run writes, from its start, until it ends", Args: exactly(1),
+		Use: "follow RUN", Aliases: []string{"attach", "logs"}, Short: "Print a run's output from its start until it ends", Args: exactly(1),
 		Long: `Prints the output of a run since its start, or since --from, and then what it writes until it ends.
 Standard output and standard error stay separate. The exit status is that of the run, as with holt
 computer run. It is 125 if holt itself failed, if the computer ended under the run, or if output is no
@@ -266,7 +265,7 @@ is not started to follow a run that has ended. Ctrl-C stops following; the run c
 		ValidArgsFunction: a.complete(a.runIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from < 0 {
-				return holt.Errorf(holt.InvalidArgument, "--from is %d", from).WithHint("bytes of both streams together, from the run's start")
+				return holt.Errorf(holt.InvalidArgument, "invalid --from %d", from).WithHint("use a number of bytes from the run's start, both streams together")
 			}
 			id, err := holt.ParseRunID(args[0])
 			if err != nil {
@@ -295,7 +294,7 @@ is not started to follow a run that has ended. Ctrl-C stops following; the run c
 			return r.finish(cmd.Context(), string(run.ComputerID), nil)
 		},
 	}
-	cmd.Flags().Int64Var(&from, "from", 0, "begin at this offset of the output, bytes of both streams together")
+	cmd.Flags().Int64Var(&from, "from", 0, "start at this offset of the output, in bytes of both streams together")
 	cmd.Flags().BoolVar(&a.json, "json", false, "at the end, print the run with its output as one JSON object")
 	return cmd
 }
@@ -303,10 +302,9 @@ is not started to follow a run that has ended. Ctrl-C stops following; the run c
 func (a *app) runInput() *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
-		Use: "input RUN", Short: "Pass standard input on to a run", Args: exactly(1),
-		Long: `Passes this command's standard input on to a run that was started with
---background --interactive, and then closes the run's, or with --keep-open leaves it open
-for more.`,
+		Use: "input RUN", Short: "Pass standard input to a run", Args: exactly(1),
+		Long: `Passes this command's standard input to a run that was started with --background --interactive,
+then closes the run's input; --keep-open leaves it open.`,
 		Example: `  id=$(holt computer run einstein --background --interactive "sort > sorted")
   ls | holt run input $id`,
 		ValidArgsFunction: a.complete(a.runIDs),
@@ -327,7 +325,7 @@ for more.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&open, "keep-open", "k", false, "leave the run's standard input open")
-	cmd.Flags().BoolVar(&a.json, "json", false, "print how many bytes of its input the run has, as JSON")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print the number of input bytes that the run has received, as JSON")
 	return cmd
 }
 
@@ -344,9 +342,9 @@ func (a *app) runSignal() *cobra.Command {
 
 func (a *app) runKill() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "kill RUN...", Short: "End a run with all its processes", Args: exactly(1),
-		Long: `Sends SIGKILL to every process of a run, also to those in the background that have
-outlived it. To ask them to end: holt run signal RUN SIGTERM.`,
+		Use: "kill RUN...", Short: "Kill all processes of a run", Args: exactly(1),
+		Long: `Sends SIGKILL to every process of a run, also to background processes that remain after its
+end. To end them gracefully: holt run signal RUN SIGTERM.`,
 		ValidArgsFunction: a.completeAll(a.runIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.sendSignal(cmd.Context(), args[0], "SIGKILL") },
 	}

@@ -14,22 +14,21 @@ import (
 )
 
 func (a *app) scheduleCommand() *cobra.Command {
-	cmd := group("schedule", "Commands that are run in computers at times of the calendar",
+	cmd := group("schedule", "Commands that run in computers at set times (cron)",
 		a.scheduleAdd(), a.scheduleList(), a.scheduleShow(), a.scheduleUpdate(), a.scheduleEnable(), a.scheduleDisable(), a.scheduleRun(), a.scheduleHistory(), a.scheduleDelete())
 	cmd.Aliases = []string{"schedules"}
-	cmd.Long = `A schedule is a command, a computer, and a cron expression by the clock of a time zone.
-When it is due the computer is woken, the command is run, and the computer is paused or
-stopped again as it was, unless something else uses it. A run that a pause holds up goes
-on when its schedule is due next. It is a run as any other (holt run show, follow); what
-it changes in the workspace has the schedule's name as writer:
+	cmd.Long = `A schedule runs a command in a computer at the times of a cron expression in a time zone. When it is
+due, the computer is woken and the command runs; then the computer is paused or stopped again, unless
+something else uses it. If a pause interrupts a run, the run continues when the schedule is due next.
+The runs are ordinary runs (holt run show, follow). The writer of files that they change is the
+schedule's name:
   holt workspace query einstein "SELECT path FROM files WHERE writer = 'nightly'"
 
-A schedule is named by its id, by a name that only one has, or as COMPUTER@NAME. It is
-deleted with its computer; forks do not have it.
+To name a schedule, use its id, its name if that is unique, or COMPUTER@NAME. A schedule is deleted
+with its computer. Forks do not get it.
 
-Where clocks are put forward or back: a time of the day that does not exist is due when
-the clock has been put forward, one that exists twice is due once. What has * as minute
-or hour goes on at intervals of real time.`
+Daylight saving time: a time that does not exist is due when the clock has moved forward, and a time
+that exists twice is due once. With * as minute or hour, the intervals are real time.`
 	return cmd
 }
 
@@ -44,15 +43,15 @@ type scheduleFlags struct {
 
 func (f *scheduleFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.cron, "cron", "", `when: minute, hour, day of the month, month, day of the week, as "0 3 * * *"; or @hourly, @daily, @weekly, @monthly, @yearly`)
-	flags.StringVar(&f.zone, "tz", "", "time zone by whose clock it goes, as Europe/Berlin (default: UTC)")
-	flags.StringVar(&f.missed, "missed", "", "what is due while the daemon is down or its host sleeps: skip, once (one run makes up for all) or all (each is made up for, the last 24) (default: once)")
-	flags.StringVar(&f.overlap, "overlap", "", "what is due while the last run goes on: skip, queue (one waits) or replace (the run is ended) (default: skip)")
-	flags.BoolVar(&f.keepAwake, "keep-awake", false, "leave a computer running that was paused or stopped before")
+	flags.StringVar(&f.cron, "cron", "", `cron expression: minute, hour, day of month, month, day of week, such as "0 3 * * *"; or @hourly, @daily, @weekly, @monthly, @yearly`)
+	flags.StringVar(&f.zone, "tz", "", "time zone, such as Europe/Berlin (default: UTC)")
+	flags.StringVar(&f.missed, "missed", "", "what to do about times missed while the daemon was down: skip, once (one run for all) or all (one run for each, at most 24) (default: once)")
+	flags.StringVar(&f.overlap, "overlap", "", "what to do if the previous run is still in progress: skip, queue (one waits) or replace (end the previous run) (default: skip)")
+	flags.BoolVar(&f.keepAwake, "keep-awake", false, "leave the computer running if it was paused or stopped before")
 	flags.StringVarP(&f.run.User, "user", "u", "", "Linux user (default: agent)")
 	flags.StringVar((*string)(&f.run.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for the environment, or KEY to take this shell's now; kept on the daemon's disk, shown by name only; may be repeated")
-	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after this long, as 90s or 10m (default: never)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to store this shell's value; stored on the daemon's disk, only names are shown (repeatable)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: never)")
 	for flag, values := range map[string][]string{"missed": {"skip", "once", "all"}, "overlap": {"skip", "queue", "replace"}} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // the flag's name is misspelt
@@ -67,7 +66,7 @@ func (f *scheduleFlags) command(cmd *cobra.Command, args []string, n int) (spec 
 		return spec, false, nil
 	}
 	if f.timeout > 0 && f.timeout < time.Millisecond {
-		return spec, true, holt.Errorf(holt.InvalidArgument, "a timeout of %s cannot be", holt.ShortDuration(f.timeout)).WithHint("as 90s or 10m; leave it out for none")
+		return spec, true, holt.Errorf(holt.InvalidArgument, "invalid timeout %s", holt.ShortDuration(f.timeout)).WithHint("use a duration above 0, such as 90s or 10m, or leave --timeout out")
 	}
 	spec.TimeoutMS = f.timeout.Milliseconds()
 	if spec.Env, err = parseEnv(f.env); err != nil {
@@ -83,8 +82,8 @@ func withCommand(n int, must bool) cobra.PositionalArgs {
 		if dash == n && len(args) > n || dash < 0 && len(args) == n+1 || !must && dash < 0 && len(args) == n {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s takes %s and one command", cmd.Name(), holt.CountOf(n, "argument")).
-			WithHint(`quote a shell command, "make report > report.md"; or put a program and its arguments behind --. Usage: %s`, cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s needs %s and exactly one command", cmd.Name(), holt.CountOf(n, "argument")).
+			WithHint(`quote a shell command: "make report > report.md"; or put a program and its arguments after --. Usage: %s`, cmd.UseLine())
 	}
 }
 
@@ -93,9 +92,9 @@ func (a *app) scheduleAdd() *cobra.Command {
 	var disabled bool
 	cmd := &cobra.Command{
 		Use:   `add COMPUTER NAME --cron "…" "shell command" | … -- PROGRAM ARGS…`,
-		Short: "Run a command in a computer at times of the calendar", Aliases: []string{"create"},
-		Long: `Makes a schedule. The command is what holt computer run takes: one argument for the shell
-(by bash, after ~/.profile), or a program and its arguments behind --. It has no standard input.`,
+		Short: "Run a command in a computer at set times", Aliases: []string{"create"},
+		Long: `Creates a schedule. The command is one argument for the shell, or a program and its arguments after
+--, as for holt computer run. It has no standard input.`,
 		Example: `  holt schedule add einstein nightly --cron "0 3 * * *" --tz Europe/Berlin "make report"
   holt schedule add einstein watch --cron "*/15 8-18 * * MON-FRI" --overlap skip --timeout 10m -- ./check --all
   holt schedule run nightly`,
@@ -106,7 +105,7 @@ func (a *app) scheduleAdd() *cobra.Command {
 				return err
 			}
 			if f.cron == "" {
-				return holt.Errorf(holt.InvalidArgument, "a schedule needs --cron").WithHint(`--cron "0 3 * * *" is each day at three; minute, hour, day of the month, month, day of the week`)
+				return holt.Errorf(holt.InvalidArgument, "--cron is missing").WithHint(`for example --cron "0 3 * * *" for every day at 3:00; the fields are minute, hour, day of month, month, day of week`)
 			}
 			spec := holt.ScheduleSpec{Computer: args[0], Name: args[1], Cron: f.cron, TimeZone: f.zone,
 				Missed: holt.MissedPolicy(f.missed), Overlap: holt.OverlapPolicy(f.overlap), KeepAwake: f.keepAwake, Disabled: disabled}
@@ -117,11 +116,11 @@ func (a *app) scheduleAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.sayChanged(made, "is made")
+			return a.sayChanged(made, "is created")
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&disabled, "disabled", false, "keep it, and run nothing yet")
+	cmd.Flags().BoolVar(&disabled, "disabled", false, "create it disabled")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -138,16 +137,16 @@ func (a *app) sayChanged(s holt.Schedule, what string) error {
 // nextSaid says when a schedule is due next.
 func nextSaid(s holt.Schedule) string {
 	if !s.Enabled {
-		return "it is disabled"
+		return "disabled"
 	}
 	if len(s.Next) == 0 {
-		return "it is not due for years"
+		return "not due within the next years"
 	}
 	var times []string
 	for _, t := range s.Next {
 		times = append(times, calendar(t))
 	}
-	return fmt.Sprintf("it is due %s (%s)", strings.Join(times, ", "), visible(s.TimeZone))
+	return fmt.Sprintf("due %s (%s)", strings.Join(times, ", "), visible(s.TimeZone))
 }
 
 // calendar shows an instant as a calendar does, by the clock of its zone.
@@ -156,8 +155,8 @@ func calendar(t time.Time) string { return t.Format("Mon 2006-01-02 15:04") }
 func (a *app) scheduleList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List schedules", Args: atLeast(0, 1),
-		Long: `Lists schedules, of one computer or of all. NEXT is by the clock of the schedule's TIME
-ZONE; LAST is what became of it last.`,
+		Long: `Lists the schedules of one computer or of all. NEXT is in the schedule's TIME ZONE. LAST is the
+result of the last firing.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connectFor(cmd)
@@ -171,7 +170,7 @@ ZONE; LAST is what became of it last.`,
 			case a.wantsJSON():
 				return printJSON(a.Out, list)
 			case len(list) == 0:
-				a.say("no schedules yet; make one: holt schedule add COMPUTER NAME --cron \"0 3 * * *\" \"make report\"")
+				a.say("no schedules yet; create one with: holt schedule add COMPUTER NAME --cron \"0 3 * * *\" \"make report\"")
 				return nil
 			}
 			rows := make([][]string, len(list))
@@ -245,7 +244,7 @@ func scheduleRows(s holt.Schedule) [][]string {
 	if s.Spec.TimeoutMS > 0 {
 		rows = append(rows, []string{"timeout", holt.ShortMS(s.Spec.TimeoutMS)})
 	}
-	after := "its computer rests again as it did"
+	after := "its computer is paused or stopped again as before"
 	if s.KeepAwake {
 		after = "its computer is left running"
 	}
@@ -283,9 +282,9 @@ func (a *app) scheduleUpdate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   `update SCHEDULE ["shell command" | -- PROGRAM ARGS…]`,
 		Short: "Change a schedule",
-		Long: `Changes what is given and leaves the rest. A command takes the place of the former one with
-its --user, --cwd, --env and --timeout. What goes on goes on as it began; what is due while a
-schedule is disabled is not missed. To do only that: holt schedule disable, and enable.`,
+		Long: `Changes the given settings and keeps the others. A new command replaces the old one together with its
+--user, --cwd, --env and --timeout. A run in progress is not affected. Times at which a schedule is
+disabled do not count as missed. To only disable or enable it: holt schedule disable, holt schedule enable.`,
 		Example: `  holt schedule update nightly --cron "30 4 * * *"
   holt schedule update nightly --name daily --disable
   holt schedule update einstein@nightly --env LEVEL=2 "make report"`,
@@ -300,7 +299,7 @@ schedule is disabled is not missed. To do only that: holt schedule disable, and 
 				return err
 			}
 			if enable && disable {
-				return holt.Errorf(holt.InvalidArgument, "--enable and --disable exclude each other").WithHint("give one of them, or neither")
+				return holt.Errorf(holt.InvalidArgument, "--enable and --disable exclude each other").WithHint("use only one of them")
 			}
 			if enable || disable {
 				change.Enabled = &enable
@@ -309,7 +308,7 @@ schedule is disabled is not missed. To do only that: holt schedule disable, and 
 				change.Name = &name
 			}
 			if change == (holt.ScheduleChange{}) {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("%s --help shows what can be", cmd.CommandPath())
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("list the settings with: %s --help", cmd.CommandPath())
 			}
 			changed, err := c.Schedules.Update(cmd.Context(), args[0], change, "")
 			if err != nil {
@@ -319,9 +318,9 @@ schedule is disabled is not missed. To do only that: holt schedule disable, and 
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&name, "name", "", "another name")
-	cmd.Flags().BoolVar(&enable, "enable", false, "fire again, from now on")
-	cmd.Flags().BoolVar(&disable, "disable", false, "fire no more until it is enabled")
+	cmd.Flags().StringVar(&name, "name", "", "the new name")
+	cmd.Flags().BoolVar(&enable, "enable", false, "enable it")
+	cmd.Flags().BoolVar(&disable, "disable", false, "disable it")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -337,7 +336,7 @@ func (f *scheduleFlags) change(cmd *cobra.Command, args []string) (change holt.S
 	}
 	for _, flag := range []string{"user", "cwd", "env", "timeout"} {
 		if cmd.Flags().Changed(flag) && !given {
-			return change, holt.Errorf(holt.InvalidArgument, "--%s needs the command, too", flag).WithHint("they are changed together: the environment that is kept is not shown")
+			return change, holt.Errorf(holt.InvalidArgument, "--%s needs a command", flag).WithHint("give the command too: both are changed together")
 		}
 	}
 	if f.cron != "" {
@@ -363,7 +362,7 @@ func (f *scheduleFlags) change(cmd *cobra.Command, args []string) (change holt.S
 func (a *app) scheduleDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete SCHEDULE...", Aliases: []string{"rm"}, Short: "Delete a schedule with its history", Args: exactly(1),
-		Long:              "Deletes a schedule with its history. A run of it that goes on goes on, and stays on record.",
+		Long:              "Deletes a schedule with its history. A run in progress is not interrupted, and its record is kept.",
 		ValidArgsFunction: a.completeAll(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, s, err := a.theSchedule(cmd, args[0])

@@ -11,9 +11,9 @@ import (
 
 func (a *app) scheduleRun() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "run SCHEDULE", Short: "Run what a schedule runs, now", Args: exactly(1),
-		Long: `Runs the command of a schedule now, whether that is enabled or not, as if it were due: its
-computer is woken, and rests again as it did. Prints the run's id when that has started.`,
+		Use: "run SCHEDULE", Short: "Run a schedule's command now", Args: exactly(1),
+		Long: `Runs the command of a schedule now, as if it were due, also if it is disabled. Its computer is woken,
+and paused or stopped again afterwards. Prints the run's id.`,
 		Example: `  holt schedule run nightly
   holt run follow $(holt schedule run nightly --json | jq -r .run)`,
 		ValidArgsFunction: a.complete(a.scheduleNames),
@@ -35,7 +35,7 @@ computer is woken, and rests again as it did. Prints the run's id when that has 
 				return err
 			}
 			if fired.State == holt.FiringFailed {
-				return holt.Errorf(holt.Unavailable, "it could not be run: %s", fired.Reason).WithHint("holt schedule history %s shows it, too", args[0])
+				return holt.Errorf(holt.Unavailable, "the command could not be run: %s", fired.Reason).WithHint("see the history with: holt schedule history %s", args[0])
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, fired)
@@ -56,11 +56,10 @@ computer is woken, and rests again as it did. Prints the run's id when that has 
 func (a *app) scheduleHistory() *cobra.Command {
 	limit := mostRunsShown
 	cmd := &cobra.Command{
-		Use: "history SCHEDULE", Aliases: []string{"runs"}, Short: "Show what became of a schedule, the latest first", Args: exactly(1),
-		Long: `Each time at which a schedule was due was run, or was skipped since the run before it went on,
-or was missed since the daemon did not run or its host slept, or could not be run. WHY says
-more. DUE is by the clock of the schedule's time zone, which its heading names. The last 200
-are kept; what a run wrote: holt run follow RUN.`,
+		Use: "history SCHEDULE", Aliases: []string{"runs"}, Short: "Show a schedule's past firings, newest first", Args: exactly(1),
+		Long: `Lists the times at which a schedule was due. Each was run, skipped (the previous run was in progress),
+missed (the daemon was down or the host was asleep), or failed to run. WHY has the reason. DUE is in the
+schedule's time zone. The last 200 are kept. For the output of a run: holt run follow RUN.`,
 		Example:           "  holt schedule history nightly -n 5",
 		ValidArgsFunction: a.complete(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +74,7 @@ are kept; what a run wrote: holt run follow RUN.`,
 			case a.wantsJSON():
 				return printJSON(a.Out, list)
 			case len(list) == 0:
-				a.say("it was not due yet; to run it now: holt schedule run %s", args[0])
+				a.say("not due yet; run it now with: holt schedule run %s", args[0])
 				return nil
 			}
 			s, err := c.Schedules.Get(cmd.Context(), args[0])
@@ -86,7 +85,7 @@ are kept; what a run wrote: holt run follow RUN.`,
 			return printTable(a.Out, []string{"DUE (" + zone.String() + ")", "STATE", "RUN", "LATE", "TOOK", "WHY"}, firingRows(list, zone))
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "how many to show, at most 200")
+	cmd.Flags().IntVarP(&limit, "limit", "n", mostRunsShown, "number of firings to show, at most 200")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -107,7 +106,7 @@ func firingRows(list []holt.Firing, zone *time.Location) [][]string {
 			due += " to " + calendar(f.Until.In(zone))
 		}
 		if f.Manual {
-			due += " (asked for)"
+			due += " (manual)"
 		}
 		run, late, took := "-", "-", "-"
 		if f.Run != "" {

@@ -8,19 +8,18 @@ import (
 
 func (a *app) scheduleEnable() *cobra.Command {
 	cmd := a.enabling("enable", true)
-	cmd.Short = "Let a schedule run again, from now on"
-	cmd.Long = `Lets a schedule run again that was disabled. What was due meanwhile is not missed: the next
-run is the one that is due next. One that is enabled already stays as it is.`
+	cmd.Short = "Enable a schedule"
+	cmd.Long = `Enables a schedule. Times while it was disabled do not count as missed: it runs when it is due next.
+An enabled schedule is not changed.`
 	cmd.Example = "  holt schedule enable nightly"
 	return cmd
 }
 
 func (a *app) scheduleDisable() *cobra.Command {
 	cmd := a.enabling("disable", false)
-	cmd.Short = "Keep a schedule, and run nothing of it until it is enabled"
-	cmd.Long = `Keeps a schedule with its history, and runs nothing of it until it is enabled. A run that
-goes on is left alone (holt run signal ends it), and holt schedule run still runs it now.
-One that is disabled already stays as it is.`
+	cmd.Short = "Disable a schedule"
+	cmd.Long = `Disables a schedule. Its history is kept. A run in progress is not interrupted (end it with holt run
+signal). holt schedule run still works. A disabled schedule is not changed.`
 	cmd.Example = "  holt schedule disable einstein@nightly"
 	return cmd
 }

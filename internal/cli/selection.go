@@ -61,7 +61,7 @@ func (n *notSent) say(a *app) {
 
 // excludeFlag adds the flag that says what of a directory is not sent.
 func excludeFlag(cmd *cobra.Command, globs *[]string) {
-	cmd.Flags().StringArrayVar(globs, "exclude", nil, "leave out files that match this pattern of gitignore(5), such as '*.log' or /build/; may be repeated")
+	cmd.Flags().StringArrayVar(globs, "exclude", nil, "leave out files that match this pattern of gitignore(5), such as '*.log' or /build/ (repeatable)")
 }
 
 // selectFrom is what is sent of a directory, without what the patterns name and what the directory's own files .holtignore do.
@@ -70,7 +70,7 @@ func selectFrom(root string, globs []string) (*selection, error) {
 	for _, glob := range globs {
 		r, ok, err := parseRule(glob)
 		if err != nil || !ok {
-			return nil, holt.Errorf(holt.InvalidArgument, "--exclude %q is not a valid pattern", glob).WithHint("give a pattern of gitignore(5), such as '*.log', /build/ or '!keep.log'")
+			return nil, holt.Errorf(holt.InvalidArgument, "--exclude %q is not a valid pattern", glob).WithHint("use a pattern of gitignore(5), such as '*.log', /build/ or '!keep.log'")
 		}
 		s.exclude = append(s.exclude, r)
 	}

@@ -17,10 +17,10 @@ import (
 func (a *app) serviceCommand() *cobra.Command {
 	return group("service", "Programs that computers keep running",
 		a.serviceAdd(), a.serviceList(), a.serviceLogs(),
-		a.serviceDo("start", "Start a service, now and with the computer"),
+		a.serviceDo("start", "Start a service, now and at every start of the computer"),
 		a.serviceDo("restart", "Restart a service"),
-		a.serviceDo("stop", "Stop a service; it stays so when the computer is started again"),
-		a.serviceDo("delete", "Stop a service and remove it"))
+		a.serviceDo("stop", "Stop a service, also for later starts of the computer"),
+		a.serviceDo("delete", "Stop and remove a service"))
 }
 
 // readyPoll is how often a service is looked at that is waited for.
@@ -32,13 +32,14 @@ func (a *app) serviceAdd() *cobra.Command {
 	var timeout time.Duration
 	var wait bool
 	cmd := &cobra.Command{
-		Use: "add NAME SERVICE --command COMMAND", Short: "Have a computer keep a program running", Args: exactly(2),
-		Long: `Starts a program in a computer, and again when it has failed, and whenever the computer is
-started. It continues after a pause and in forks, as every process does. With --restart-in-fork it is restarted in each
-fork, and when a snapshot is restored. It is a unit of the computer's systemd: systemctl and journalctl know it by its name.
+		Use: "add NAME SERVICE --command COMMAND", Short: "Add a service: a program that a computer keeps running", Args: exactly(2),
+		Long: `Starts a program in a computer, restarts it when it fails, and starts it again with the computer. Like
+every process, it continues after a pause and in forks; with --restart-in-fork it is restarted in each
+fork and after a restore. It is a unit of the computer's systemd; systemctl and journalctl know its name.
 
-It is ready once something listens at --port, --ready-command ends with 0, or, without them, as soon as it has begun; one that
-is not within --ready-timeout has failed. --wait waits for that. What it writes in the workspace is its own (writer: the service).`,
+A service is ready when something listens on --port, when --ready-command exits with 0, or else when it
+has started. If it is not ready within --ready-timeout, it has failed. --wait waits until it is ready.
+The writer of files that it changes is the service.`,
 		Example: `  holt service add einstein web --command "npm run dev" --cwd /home/agent/site --port 3000 --wait
   holt service add einstein worker --command "python3 worker.py" --restart always --env QUEUE=jobs`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -70,16 +71,16 @@ is not within --ready-timeout has failed. --wait waits for that. What it writes 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar((*string)(&spec.Command), "command", "", "the shell command, in one line")
+	f.StringVar((*string)(&spec.Command), "command", "", "the shell command, on one line")
 	f.StringVarP(&spec.User, "user", "u", "", "Linux user (default: agent)")
 	f.StringVar((*string)(&spec.Cwd), "cwd", "", "working directory, absolute (default: the workspace, /home/agent)")
-	f.StringArrayVarP(&env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's if it is set; may be repeated")
-	f.IntVar(&spec.Ready.Port, "port", 0, "it is ready once something listens at this TCP port")
-	f.StringVar((*string)(&spec.Ready.Command), "ready-command", "", "or once this shell command ends with 0")
-	f.DurationVar(&timeout, "ready-timeout", 0, "how long that may take (default: 1m)")
-	f.StringVar((*string)(&spec.Restart), "restart", "", "when it is started again: always, on-failure (default) or no")
-	f.BoolVar(&spec.RestartInFork, "restart-in-fork", false, "restart it in each fork and after a restore, so that forks do not repeat its random numbers (see docs/guide/forks.md)")
-	f.BoolVar(&wait, "wait", false, "return once it is ready; fail if it is not")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
+	f.IntVar(&spec.Ready.Port, "port", 0, "the service is ready when something listens on this TCP port")
+	f.StringVar((*string)(&spec.Ready.Command), "ready-command", "", "the service is ready when this shell command exits with 0")
+	f.DurationVar(&timeout, "ready-timeout", 0, "how long it may take to become ready (default: 1m)")
+	f.StringVar((*string)(&spec.Restart), "restart", "", "when to restart it: always, on-failure (default) or no")
+	f.BoolVar(&spec.RestartInFork, "restart-in-fork", false, "restart it in each fork and after a restore, so that forks do not repeat its random numbers")
+	f.BoolVar(&wait, "wait", false, "wait until it is ready, and fail if it is not")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -95,7 +96,7 @@ func awaitService(ctx context.Context, c *client.Client, computer string, one ho
 			return one, nil
 		case one.State == holt.ServiceFailed, one.Restarts > failed:
 			return one, holt.Errorf(holt.Unavailable, "the service %s is not ready: %s", one.Name, serviceState(one)).
-				WithHint("holt service logs %s %s says more; it stays until holt service delete", computer, one.Name)
+				WithHint("read its log: holt service logs %s %s; it is kept until holt service delete", computer, one.Name)
 		}
 		select {
 		case <-tick.C:
@@ -141,8 +142,8 @@ func serviceState(s holt.Service) string {
 
 func (a *app) serviceList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list NAME", Aliases: []string{"ls"}, Short: "List the services of a computer, those of its template too", Args: exactly(1),
-		Long:              `Lists the services of a computer, those of its template too, as it tells. A paused or stopped one is woken first.`,
+		Use: "list NAME", Aliases: []string{"ls"}, Short: "List the services of a computer", Args: exactly(1),
+		Long:              `Lists the services of a computer, including those of its template. A paused or stopped computer is woken first.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -161,7 +162,7 @@ func (a *app) serviceList() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no services yet; add one: holt service add %s web --command …", args[0])
+				a.say("no services yet; add one with: holt service add %s web --command …", args[0])
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -194,7 +195,7 @@ func (a *app) serviceList() *cobra.Command {
 func (a *app) serviceDo(verb, short string) *cobra.Command {
 	long := short + "."
 	if verb == "delete" {
-		long += " One that the template declares cannot be removed: stop it."
+		long += " A service of the template cannot be removed; stop it instead."
 	}
 	cmd := &cobra.Command{
 		Use: verb + " NAME SERVICE...", Short: short, Args: exactly(2), Long: long,
@@ -228,9 +229,9 @@ func (a *app) serviceDo(verb, short string) *cobra.Command {
 func (a *app) serviceLogs() *cobra.Command {
 	var q holt.ServiceLogQuery
 	cmd := &cobra.Command{
-		Use: "logs NAME SERVICE", Short: "Print what a service has logged", Args: exactly(2),
-		Long: `Prints the last lines of what a service wrote to its standard output and standard error, each with its time,
-as the computer's journal has them.`,
+		Use: "logs NAME SERVICE", Short: "Print the log of a service", Args: exactly(2),
+		Long: `Prints the last lines of a service's standard output and standard error with their times, from the
+computer's journal.`,
 		Example: `  holt service logs einstein web -n 50
   holt service logs einstein web --follow`,
 		ValidArgsFunction: a.completeServices,
@@ -250,8 +251,8 @@ as the computer's journal has them.`,
 			return err
 		},
 	}
-	cmd.Flags().IntVarP(&q.Lines, "lines", "n", 0, "only the last so many (default: 1000)")
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what is added")
+	cmd.Flags().IntVarP(&q.Lines, "lines", "n", 0, "number of lines from the end (default: 1000)")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep printing new output")
 	return cmd
 }
 

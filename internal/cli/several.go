@@ -15,9 +15,8 @@ import (
 // severalHelp is what the help says of a command that takes several names.
 const severalHelp = `
 
-Of several names each is tried, in their order. What fails is named, and the exit status is its,
-or 1 where several fail differently. As JSON the answers of several are a list: of what
-failed its name and the error.`
+With several names, each is processed in order, also after a failure. The exit status is that of the
+failures, or 1 if they differ. With --json the results are a list; a failed one has its name and error.`
 
 // failedOne is what JSON says of a name with which a command failed.
 type failedOne struct {

@@ -16,11 +16,11 @@ import (
 func (a *app) computerSnapshot() *cobra.Command {
 	var spec holt.SnapshotSpec
 	cmd := &cobra.Command{
-		Use: "snapshot NAME", Short: "Take a snapshot of a running computer, which goes on", Args: exactly(1),
-		Long: `Keeps memory, root disk and workspace of a running computer as they are at one
-instant, under one id. The computer stands still for some hundredths of a second, longer
-where the host emulates processors. The snapshot stays until it is deleted; holt
-computer fork --at makes computers of it.` + fmt.Sprintf(lastingHelp, seeSnapshots),
+		Use: "snapshot NAME", Short: "Take a snapshot of a running computer", Args: exactly(1),
+		Long: `A snapshot keeps the memory, root disk and workspace of a running computer at one instant. The
+computer is halted for some hundredths of a second (longer without KVM), then continues. The snapshot
+is kept until it is deleted. To return to it: holt snapshot restore. To create computers from it:
+holt computer fork --at.` + fmt.Sprintf(lastingHelp, seeSnapshots),
 		Example:           "  holt computer snapshot einstein --name before-migration",
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,12 +39,12 @@ computer fork --at makes computers of it.` + fmt.Sprintf(lastingHelp, seeSnapsho
 			if a.wantsJSON() {
 				return printJSON(a.Out, taken)
 			}
-			fmt.Fprintf(a.Out, "snapshot %s of %s is kept; it stood still for %s\n", snapshotName(taken), taken.Computer, took(taken.PauseMS))
+			fmt.Fprintf(a.Out, "took snapshot %s of %s; it was halted for %s\n", snapshotName(taken), taken.Computer, took(taken.PauseMS))
 			a.say("next: holt computer fork %s --at %s", taken.Computer, snapshotName(taken))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call it, a DNS label (default: it has its id)")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the snapshot, a DNS label (default: none, only its id)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -73,12 +73,11 @@ func (a *app) computerFork() *cobra.Command {
 	var spec holt.ComputerForkSpec
 	var reach networkFlags
 	cmd := &cobra.Command{
-		Use: "fork NAME", Short: "Fork a computer while it runs, paused, or as it was at a snapshot", Args: exactly(1),
-		Long: `Makes computers that go on from where NAME is now: with its processes, its
-memory, its root disk and its workspace, each in copies of its own. Of a paused computer
-it is what it was paused at, with --at one of its snapshots. NAME goes on. A fork
-has its own name, machine id, SSH host keys, entropy and clock; its connections to
-elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace merge brings files back.` + fmt.Sprintf(lastingHelp, seeComputers),
+		Use: "fork NAME", Short: "Fork a computer, running, paused, or at a snapshot", Args: exactly(1),
+		Long: `Creates computers with copies of NAME's processes, memory, root disk and workspace, as they are now,
+or with --at as in a snapshot. NAME is not affected. A fork has its own name, machine id, SSH host
+keys, entropy and clock; its open network connections are closed. It has the network policy of NAME,
+unless --egress or --allow is given. To bring files back: holt workspace merge.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt computer fork einstein --count 3 --name attempt
   holt computer fork einstein --at before-migration`,
 		ValidArgsFunction: a.complete(a.computerNames),
@@ -108,10 +107,10 @@ elsewhere end. It may reach what NAME may, unless told otherwise. holt workspace
 			return a.reportComputerForks(args[0], forked)
 		},
 	}
-	cmd.Flags().StringVar(&spec.At, "at", "", "as it was at this moment, by name or id, or NAME@SNAPSHOT")
-	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count what their names begin with")
-	cmd.Flags().IntVar(&spec.Count, "count", 1, "how many forks to make")
-	cmd.Flags().BoolVar(&spec.WithSecrets, "with-secrets", false, "give them the computer's host secrets (holt computer secret); without it they have none")
+	cmd.Flags().StringVar(&spec.At, "at", "", "fork this snapshot: a name, an id, or NAME@SNAPSHOT")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the fork; with --count, prefix of the names")
+	cmd.Flags().IntVar(&spec.Count, "count", 1, "number of forks")
+	cmd.Flags().BoolVar(&spec.WithSecrets, "with-secrets", false, "copy the computer's host secrets to the forks (holt computer secret; default: none)")
 	reach.add(a, cmd)
 	a.completeFlag(cmd, "at", a.snapshotNames)
 	a.jsonFlag(cmd)
@@ -128,7 +127,7 @@ func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error 
 	var failed forksFailed
 	for _, one := range forked.Computers {
 		if one.Error == nil && !a.wantsJSON() {
-			fmt.Fprintf(a.Out, "%s runs, forked from %s\n", visible(one.Name), visible(of))
+			fmt.Fprintf(a.Out, "%s is running, forked from %s\n", visible(one.Name), visible(of))
 		}
 		failed.note(a, one.Name, one.Error)
 	}
@@ -136,19 +135,17 @@ func (a *app) reportComputerForks(of string, forked holt.ForkedComputers) error 
 }
 
 func (a *app) snapshotCommand() *cobra.Command {
-	return group("snapshot", "Kept instants of computers: memory, root disk and workspace", a.snapshotList(), a.snapshotShow(), a.snapshotDiff(), a.snapshotRestore(), a.snapshotDelete())
+	return group("snapshot", "Saved states of computers: memory, root disk and workspace", a.snapshotList(), a.snapshotShow(), a.snapshotDiff(), a.snapshotRestore(), a.snapshotDelete())
 }
 
 func (a *app) snapshotList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [COMPUTER]", Aliases: []string{"ls"}, Short: "List snapshots", Args: atLeast(0, 1),
-		Long: `Lists snapshots, of one computer or of all, oldest first. Those that were asked
-for (snapshot) stay until they are deleted; of those that a fork or a pause took
-the last three of each computer stay. AFTER says which snapshot one goes on from, where
-that is not the one above it. ON DISK is what its memory takes here; IN ARCHIVE by
-how much the archive grew with it. What is there may leave the disk when memory takes
-more of it than holt serve --snapshots-cache says, and is fetched when it is needed.
-STOOD is how long the computer stood still for it; for a pause, until all was copied.`,
+		Long: `Lists the snapshots of one computer or of all, oldest first. Snapshots of KIND manual are kept until
+they are deleted. Of those taken by a fork or a pause, the last three of each computer are kept. AFTER
+names the predecessor if it is not the one above. ON DISK is the disk space of the memory; IN ARCHIVE
+is by how much the archive grew. Archived memory can leave the disk (holt serve --snapshots-cache) and
+is fetched when needed. HALTED is how long the computer was halted; for a pause, until all was copied.`,
 		ValidArgsFunction: a.complete(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -163,7 +160,7 @@ STOOD is how long the computer stood still for it; for a pause, until all was co
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no snapshots yet; take one: holt computer snapshot NAME")
+				a.say("no snapshots yet; take one with: holt computer snapshot NAME")
 				return nil
 			}
 			known := all
@@ -172,7 +169,7 @@ STOOD is how long the computer stood still for it; for a pause, until all was co
 					return err
 				}
 			}
-			return printTable(a.Out, []string{"SNAPSHOT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "STOOD", "FORKS"}, snapshotRows(all, known))
+			return printTable(a.Out, []string{"SNAPSHOT", "COMPUTER", "AFTER", "KIND", "TAKEN", "MEMORY", "ON DISK", "IN ARCHIVE", "HALTED", "FORKS"}, snapshotRows(all, known))
 		},
 	}
 	a.jsonFlag(cmd)
@@ -261,19 +258,19 @@ func snapshotLines(m holt.Snapshot, called func(holt.SnapshotID) string) (rows [
 	}
 	memory := size(int64(m.MemoryMB) << 20)
 	if m.Stopped {
-		memory = "none: it was stopped"
+		memory = "none; the computer was stopped"
 	}
 	held, forced := "", ""
 	if m.Throttle > 0 {
-		held = fmt.Sprintf("%d %% of its time at last", m.Throttle)
+		held = fmt.Sprintf("processors throttled by up to %d %%, because memory changed quickly", m.Throttle)
 	}
 	if m.Forced {
-		forced = "to stand for all that was left: its memory changed too fast"
+		forced = "memory changed too quickly, so the rest was copied while the computer was halted"
 	}
 	rows = [][]string{
 		{"id", string(m.ID)}, {"name", m.Name}, {"computer", m.Computer}, {"workspace", visible(m.Workspace)}, {"kind", string(m.Kind)}, {"after", after},
 		{"taken", ago(m.CreatedAt)}, {"cpus", fmt.Sprint(m.CPUs)}, {"memory", memory},
-		{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"stood still", stood(m)}, {"forks", dependents(m.Forks)}, {"held back", held}, {"forced", forced},
+		{"on disk", size(m.Bytes)}, {"in archive", inArchive(m)}, {"halted", stood(m)}, {"forks", dependents(m.Forks)}, {"throttled", held}, {"forced", forced},
 	}
 	return slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 }
@@ -282,19 +279,20 @@ func (a *app) snapshotRestore() *cobra.Command {
 	var yes bool
 	var spec holt.SnapshotRestoreSpec
 	cmd := &cobra.Command{
-		Use: "restore SNAPSHOT|COMPUTER@SNAPSHOT", Short: "Take a computer back to one of its snapshots", Args: exactly(1),
-		Long: `The same computer, with its name and identity, goes on from an older snapshot: its
-memory, root disk, workspace and terminals are those of then. What it is until now becomes a
-snapshot first, whose restore undoes this one; of a stopped computer, which has no memory, that
-is its root disk and workspace. Runs and terminals that began since, whoever is attached, and
-connections to elsewhere end. The workspace is another one under the same name; the one until
-now stays, called after that and the snapshot of the present (einstein-before-restore), until
-the last snapshot in it is deleted.
-A restore that fails leaves the computer as it was; one that ran and cannot go on either stays
-paused at the snapshot of its present.
+		Use: "restore SNAPSHOT|COMPUTER@SNAPSHOT", Short: "Restore a computer to one of its snapshots", Args: exactly(1),
+		Long: `Restores a computer's memory, root disk, workspace and terminals from a snapshot. It keeps its name
+and identity. The current state is saved as a snapshot first; restore that to revert. (The snapshot of
+a stopped computer has no memory.)
 
-For files alone, while everything goes on: holt workspace restore.
-For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingHelp, seeComputers),
+The restore ends runs and terminals that started after the snapshot, attached clients, and network
+connections. The workspace is replaced; the previous one is kept under a new name, such as
+einstein-before-restore, until the last snapshot that uses it is deleted.
+
+If the restore fails, the computer keeps its current state. If a running computer cannot continue, it
+stays paused at the snapshot of its current state.
+
+To restore only files, without interrupting the computer: holt workspace restore.
+To get a second computer instead: holt computer fork --at.` + fmt.Sprintf(lastingHelp, seeComputers),
 		Example: `  holt snapshot restore before-migration
   holt snapshot restore einstein@before-migration --yes`,
 		ValidArgsFunction: a.complete(a.snapshotNames),
@@ -307,7 +305,7 @@ For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingH
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("Take %s back to the snapshot %s, taken %s?", m.Computer, snapshotName(m), ago(m.CreatedAt))); err != nil {
+			if err := a.confirm(yes, fmt.Sprintf("Restore %s to the snapshot %s, taken %s?", m.Computer, snapshotName(m), ago(m.CreatedAt))); err != nil {
 				return err
 			}
 			var back holt.RestoredComputer
@@ -326,7 +324,7 @@ For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingH
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&spec.Name, "name", "", "what to call the snapshot of the present (default: before-restore, or that and a number)")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the snapshot of the current state (default: before-restore, or that with a number)")
 	yesFlag(cmd, &yes)
 	a.jsonFlag(cmd)
 	return cmd
@@ -335,25 +333,24 @@ For a computer beside this one: holt computer fork --at.` + fmt.Sprintf(lastingH
 func (a *app) sayRestored(snapshot string, back holt.RestoredComputer) {
 	c, p := back.Computer, back.Present
 	if p.ID == c.LastSnapshot {
-		fmt.Fprintf(a.Out, "%s is %s; it was paused at %s, and went on from there\n", c.Name, c.State, visible(snapshot))
+		fmt.Fprintf(a.Out, "%s is %s; it was paused at %s and continued from there\n", c.Name, c.State, visible(snapshot))
 		return
 	}
-	fmt.Fprintf(a.Out, "%s is %s, as it was at %s; what it was until now is the snapshot %s\n", c.Name, c.State, visible(snapshot), snapshotName(p))
+	fmt.Fprintf(a.Out, "%s is %s, restored to %s; its previous state is the snapshot %s\n", c.Name, c.State, visible(snapshot), snapshotName(p))
 	if p.Stopped {
-		a.say("it was stopped, so that snapshot has its root disk and workspace, and no memory")
+		a.say("the computer was stopped, so that snapshot has no memory")
 	}
-	a.say("undo: holt snapshot restore %s@%s", c.Name, snapshotName(p))
+	a.say("revert with: holt snapshot restore %s@%s", c.Name, snapshotName(p))
 }
 
 func (a *app) snapshotDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete SNAPSHOT|COMPUTER@SNAPSHOT...", Aliases: []string{"rm"}, Short: "Delete a snapshot; its forks go on", Args: exactly(1),
-		Long: `Deletes a snapshot, by id, by a name that only one has, or as COMPUTER@SNAPSHOT. Computers
-that were forked from it go on: what they share with it stays as long as they need it.
-What it took in the archive is garbage then, and goes within two hours (now: holt archive
-collect).
-The workspace that a restore left goes with the last snapshot in it.`,
+		Use: "delete SNAPSHOT|COMPUTER@SNAPSHOT...", Aliases: []string{"rm"}, Short: "Delete a snapshot; its forks are kept", Args: exactly(1),
+		Long: `Deletes a snapshot, given by its id, its name if that is unique, or COMPUTER@SNAPSHOT. Its forks are
+not affected: data that they share with it is kept as long as they need it. Its space in the archive
+is freed within two hours (immediately: holt archive collect). A workspace that a restore replaced is
+deleted with the last snapshot that uses it.`,
 		ValidArgsFunction: a.completeAll(a.snapshotNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -364,7 +361,7 @@ The workspace that a restore left goes with the last snapshot in it.`,
 			if err != nil {
 				return err
 			}
-			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", "", " Its forks go on: %s.")
+			what := alsoDeleted(holt.DeletedComputer{Forks: m.Forks}, "", "", " Its forks are kept: %s.")
 			if err := a.confirm(yes, fmt.Sprintf("Delete snapshot %s of %s?%s", snapshotName(m), m.Computer, what)); err != nil {
 				return err
 			}
@@ -377,10 +374,10 @@ The workspace that a restore left goes with the last snapshot in it.`,
 			}
 			shared := ""
 			if len(freed.Forks) > 0 {
-				shared = "; its forks go on: " + dependents(freed.Forks)
+				shared = "; forks that are kept: " + dependents(freed.Forks)
 			}
 			if freed.Workspace != "" {
-				shared += "; it was the last in the workspace " + freed.Workspace + ", which went with it"
+				shared += "; also deleted, the workspace " + freed.Workspace + ""
 			}
 			fmt.Fprintf(a.Out, "snapshot %s is deleted, %s freed%s\n", snapshotName(m), size(freed.Bytes), shared)
 			return nil

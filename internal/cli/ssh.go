@@ -25,12 +25,13 @@ func (a *app) computerSSH() *cobra.Command {
 	var options []string
 	cmd := &cobra.Command{
 		Use: "ssh NAME [-- COMMAND...]", Short: "Start ssh to a computer",
-		Long: `Starts the ssh of this machine, connected to a computer by this command itself: it needs no key, no password and no
-port, only what every holt command needs. A paused or stopped computer is woken.
+		Long: `Starts this machine's ssh client, with a connection through holt: it needs no key, password or port.
+A paused or stopped computer is woken.
 
-The program in the computer ends with the connection, as with any ssh; holt terminal attach is for what is to go on.
-The exit status is that of ssh: the command's, or 255 if the connection breaks.
-More of ssh's own options come with -o, as -o 'LocalForward 8080 localhost:3000'. For scp, sftp, rsync and VS Code: holt ssh-config.`,
+As with any ssh, the remote program ends with the connection; for a shell that continues, use holt
+terminal attach. The exit status is that of ssh: the command's, or 255 if the connection breaks. Pass
+other options of ssh with -o, such as -o 'LocalForward 8080 localhost:3000'. For scp, sftp, rsync and
+VS Code: holt ssh-config.`,
 		Example: `  holt computer ssh einstein
   holt computer ssh einstein --user root -- systemctl status`,
 		Args:              cobra.MinimumNArgs(1),
@@ -61,8 +62,8 @@ More of ssh's own options come with -o, as -o 'LocalForward 8080 localhost:3000'
 		},
 	}
 	cmd.Flags().StringVarP(&user, "user", "u", "agent", "Linux user")
-	cmd.Flags().BoolVarP(&forwardAgent, "forward-agent", "A", false, "make the SSH agent of this machine reachable in the computer: root there can use it meanwhile")
-	cmd.Flags().StringArrayVarP(&options, "option", "o", nil, "an option of ssh, as in ssh_config; may be repeated")
+	cmd.Flags().BoolVarP(&forwardAgent, "forward-agent", "A", false, "forward this machine's SSH agent; root in the computer can use it while you are connected")
+	cmd.Flags().StringArrayVarP(&options, "option", "o", nil, "an option of ssh, as in ssh_config (repeatable)")
 	return cmd
 }
 
@@ -70,9 +71,9 @@ More of ssh's own options come with -o, as -o 'LocalForward 8080 localhost:3000'
 func become(argv []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
-		return holt.Errorf(holt.Unavailable, "this machine has no %s", argv[0]).WithHint("install it: apt install openssh-client")
+		return holt.Errorf(holt.Unavailable, "%s is not installed", argv[0]).WithHint("install it: apt install openssh-client")
 	}
-	return holt.Errorf(holt.Unavailable, "cannot start %s: %w", path, syscall.Exec(path, argv, os.Environ())).WithHint("see whether it can be run by itself")
+	return holt.Errorf(holt.Unavailable, "cannot start %s: %w", path, syscall.Exec(path, argv, os.Environ())).WithHint("check that it runs by itself")
 }
 
 // sshSetting is a line of ssh_config.
@@ -129,12 +130,12 @@ func knownHost(h holt.SSHHost) string {
 func rememberHost(h holt.SSHHost) (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", holt.Errorf(holt.InvalidArgument, "no place to keep the host's key: %w", err).WithHint("set HOME")
+		return "", holt.Errorf(holt.InvalidArgument, "no directory for the host's key: %w", err).WithHint("set HOME")
 	}
 	path := filepath.Join(dir, "holt", "known_hosts")
 	line := hostAlias(h) + " " + h.Key
 	if strings.ContainsAny(line, "\n\r") {
-		return "", holt.Errorf(holt.Corrupt, "the daemon's host key cannot be read").WithHint("holt ssh-key host shows what it says")
+		return "", holt.Errorf(holt.Corrupt, "the daemon's host key is invalid").WithHint("see it with: holt ssh-key host")
 	}
 	if b, err := os.ReadFile(path); err == nil && strings.Contains("\n"+string(b), "\n"+line+"\n") {
 		return path, nil
@@ -154,14 +155,14 @@ func rememberHost(h holt.SSHHost) (string, error) {
 }
 
 func notKept(err error) error {
-	return holt.Errorf(holt.Forbidden, "keep the host's key: %w", err).WithHint("it is written below $XDG_CONFIG_HOME, or .config in $HOME")
+	return holt.Errorf(holt.Forbidden, "store the host's key: %w", err).WithHint("the key is stored below $XDG_CONFIG_HOME, or .config in $HOME")
 }
 
 // proxyCommand is the command by which ssh reaches a computer: this program, and the daemon it would speak to.
 func (a *app) proxyCommand(computer string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", holt.Errorf(holt.Internal, "find this program: %w", err).WithHint("start holt by its path")
+		return "", holt.Errorf(holt.Internal, "find this program: %w", err).WithHint("start holt with its full path")
 	}
 	t, err := a.target()
 	if err != nil {
@@ -213,10 +214,10 @@ func sshQuote(s string) string {
 
 func (a *app) sshConfig() *cobra.Command {
 	return &cobra.Command{
-		Use: "ssh-config", Short: "Print what ssh needs to know of computers: NAME" + sshSuffix, Args: exactly(0),
-		Long: `Prints a block for ~/.ssh/config. With it ssh, scp, sftp, rsync, git and VS Code Remote reach computers by the
-names NAME` + sshSuffix + `, without a key: ssh einstein` + sshSuffix + `, or as another Linux user ssh root@einstein` + sshSuffix + `. They go through this command and the
-daemon's socket, or the context (holt context) or the server in $` + holt.EnvServer + ` that is chosen now; the latter asks for $` + holt.EnvToken + `, which is not written down.`,
+		Use: "ssh-config", Short: "Print an ssh configuration that reaches computers as NAME" + sshSuffix, Args: exactly(0),
+		Long: `Prints a block for ~/.ssh/config. With it, ssh, scp, sftp, rsync, git and VS Code Remote reach computers as
+NAME` + sshSuffix + `, without a key: ssh einstein` + sshSuffix + `, or as another Linux user ssh root@einstein` + sshSuffix + `. The connection uses this command and the
+daemon that is selected now: its socket, a context (holt context), or the server in $` + holt.EnvServer + `. For the last, set $` + holt.EnvToken + ` whenever you use ssh; it is not stored.`,
 		Example: `  holt ssh-config >> ~/.ssh/config
   scp report.pdf einstein` + sshSuffix + `:`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -235,7 +236,7 @@ daemon's socket, or the context (holt context) or the server in $` + holt.EnvSer
 
 func (a *app) computerSSHProxy() *cobra.Command {
 	return &cobra.Command{
-		Use: "ssh-proxy NAME", Short: "Connect standard input and output to the SSH gateway, for a computer", Args: exactly(1),
+		Use: "ssh-proxy NAME", Short: "Connect to a computer through the SSH gateway, for ssh's ProxyCommand", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.computerNames),
 		Long:              `Is for ssh's ProxyCommand; see holt ssh-config. NAME may end with ` + sshSuffix + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) sshKeyCommand() *cobra.Command {
-	return group("ssh-key", "Keys by which SSH clients come in", a.sshKeyAdd(), a.sshKeyList(), a.sshKeyDelete(), a.sshKeyHost())
+	return group("ssh-key", "Public keys of SSH clients", a.sshKeyAdd(), a.sshKeyList(), a.sshKeyDelete(), a.sshKeyHost())
 }
 
 // mostKeyFile bounds a public key, bytes.
@@ -23,13 +23,13 @@ const mostKeyFile = 16 << 10
 func (a *app) sshKeyAdd() *cobra.Command {
 	var spec holt.SSHKeySpec
 	cmd := &cobra.Command{
-		Use: "add FILE", Short: "Let who has a key come in by SSH", Args: exactly(1),
-		Long: `Puts a public key on record (a file as ~/.ssh/id_ed25519.pub; - for standard input). Who has its private half then
-comes in by ssh COMPUTER@HOST -p 2222, as the Linux user agent, or by ssh COMPUTER+root@HOST as another.
+		Use: "add FILE", Short: "Add a public key for SSH", Args: exactly(1),
+		Long: `Adds a public key (a file such as ~/.ssh/id_ed25519.pub; - for standard input). Its owner can then connect with
+ssh COMPUTER@HOST -p 2222 as the Linux user agent, or with ssh COMPUTER+root@HOST as another user.
 
-The key has the rights of who adds it: with a token it has that token's, and ends with it. With --tenant it reaches that
-tenant's computers and no others. Where several tenants have added a key its owner says which is meant, as
-ssh COMPUTER.TENANT@HOST, or gives the computer's id.`,
+The key has the rights of the caller. If the caller uses a token, the key has the token's rights and ends with it.
+With --tenant it reaches only that tenant's computers. If several tenants have added the same key, its owner selects
+one with ssh COMPUTER.TENANT@HOST, or uses the computer's id.`,
 		Example: `  holt ssh-key add ~/.ssh/id_ed25519.pub
   holt --tenant team-a ssh-key add ana.pub
   holt ssh-key add --name laptop --allow-agent-forwarding ~/.ssh/id_ed25519.pub`,
@@ -52,8 +52,8 @@ ssh COMPUTER.TENANT@HOST, or gives the computer's id.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&spec.Name, "name", "", "what it is for (default: the comment of the key)")
-	cmd.Flags().BoolVar(&spec.AllowAgentForwarding, "allow-agent-forwarding", false, "let who comes with it forward an SSH agent: root in the computer can use it while they are there")
+	cmd.Flags().StringVar(&spec.Name, "name", "", "name of the key (default: its comment)")
+	cmd.Flags().BoolVar(&spec.AllowAgentForwarding, "allow-agent-forwarding", false, "allow agent forwarding; root in the computer can use the agent during the connection")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -64,24 +64,24 @@ func (a *app) readKey(path string) (string, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", holt.Errorf(holt.InvalidArgument, "cannot read %s: %w", path, cause(err)).WithHint("ssh-keygen -t ed25519 makes a pair; the file that ends with .pub is meant")
+			return "", holt.Errorf(holt.InvalidArgument, "cannot read %s: %w", path, cause(err)).WithHint("use a public key file, which ends in .pub; create a key pair with: ssh-keygen -t ed25519")
 		}
 		defer f.Close()
 		in = f
 	}
 	b, err := io.ReadAll(io.LimitReader(in, mostKeyFile+1))
 	if err != nil {
-		return "", holt.Errorf(holt.InvalidArgument, "cannot read the key: %w", err).WithHint("give a file, or - for standard input")
+		return "", holt.Errorf(holt.InvalidArgument, "cannot read the key: %w", err).WithHint("use a file, or - for standard input")
 	}
 	if len(b) > mostKeyFile {
-		return "", holt.Errorf(holt.InvalidArgument, "that is no public key: it is longer than %d bytes", mostKeyFile).WithHint("ssh-keygen -t ed25519 makes a pair; the file that ends with .pub is meant")
+		return "", holt.Errorf(holt.InvalidArgument, "not a public key: longer than %d bytes", mostKeyFile).WithHint("use a public key file, which ends in .pub; create a key pair with: ssh-keygen -t ed25519")
 	}
 	return string(b), nil
 }
 
 func (a *app) sshKeyList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the keys by which SSH clients come in", Args: exactly(0),
+		Use: "list", Aliases: []string{"ls"}, Short: "List the public keys of SSH clients", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -95,7 +95,7 @@ func (a *app) sshKeyList() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no keys yet; add yours: holt ssh-key add ~/.ssh/id_ed25519.pub")
+				a.say("no keys yet; add yours with: holt ssh-key add ~/.ssh/id_ed25519.pub")
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -118,8 +118,8 @@ func (a *app) sshKeyList() *cobra.Command {
 
 func (a *app) sshKeyDelete() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete KEY", Aliases: []string{"rm"}, Short: "Remove a key, and end the connections that came by it", Args: exactly(1),
-		Long:              `Removes a key, named by its id, or a fingerprint or name that only one has. SSH connections that came by it end.`,
+		Use: "delete KEY", Aliases: []string{"rm"}, Short: "Delete a key and close its connections", Args: exactly(1),
+		Long:              `Deletes a key, given by its id, its fingerprint, or its name if that is unique. Its SSH connections are closed.`,
 		ValidArgsFunction: a.complete(sshKeyIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -150,9 +150,9 @@ func sshKeyIDs(ctx context.Context, c *client.Client) (out []string) {
 
 func (a *app) sshKeyHost() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "host", Short: "Show the key of this host, as SSH clients see it", Args: exactly(0),
-		Long: `Shows where SSH clients are listened for, the fingerprint that ssh asks about at the first
-connection, and the line for ~/.ssh/known_hosts that answers it. The key is made once and stays.`,
+		Use: "host", Short: "Show the SSH host key of the daemon", Args: exactly(0),
+		Long: `Shows the address of the SSH gateway, the fingerprint that ssh asks about at the first connection,
+and the line for ~/.ssh/known_hosts. The key is created once and never changes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -165,7 +165,7 @@ connection, and the line for ~/.ssh/known_hosts that answers it. The key is made
 			if a.wantsJSON() {
 				return printJSON(a.Out, h)
 			}
-			fmt.Fprintf(a.Out, "address      %s\nfingerprint  %s\nknown_hosts  %s\n", cmp.Or(h.Address, "none: holt computer ssh works all the same"), h.Fingerprint, knownHost(h))
+			fmt.Fprintf(a.Out, "address      %s\nfingerprint  %s\nknown_hosts  %s\n", cmp.Or(h.Address, "none; holt computer ssh works without it"), h.Fingerprint, knownHost(h))
 			return nil
 		},
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) terminalCommand() *cobra.Command {
-	return group("terminal", "Long-lived shells in computers, to attach to and leave",
+	return group("terminal", "Long-lived shells in computers",
 		a.terminalAttach(), a.terminalOpen(), a.terminalList(), a.terminalSignal(), a.terminalClose())
 }
 
@@ -28,8 +28,8 @@ func (f *terminalFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.spec.User, "user", "u", "", "Linux user of a new terminal (default: agent)")
 	flags.StringVar((*string)(&f.spec.Cwd), "cwd", "", "its working directory, absolute (default: the workspace, /home/agent)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE for its environment, or KEY to pass this shell's if it is set; may be repeated")
-	flags.StringVar((*string)(&f.spec.Command), "command", "", "a shell command instead of the user's login shell")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
+	flags.StringVar((*string)(&f.spec.Command), "command", "", "shell command to run instead of the user's login shell")
 }
 
 // into completes the spec from the command's arguments.
@@ -61,16 +61,15 @@ func oneOrTwo(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 || len(args) == 2 {
 		return nil
 	}
-	return holt.Errorf(holt.InvalidArgument, "%s takes a computer and a terminal", cmd.Name()).WithHint("usage: %s", cmd.UseLine())
+	return holt.Errorf(holt.InvalidArgument, "%s needs a computer and a terminal", cmd.Name()).WithHint("usage: %s", cmd.UseLine())
 }
 
 func (a *app) terminalOpen() *cobra.Command {
 	var flags terminalFlags
 	cmd := &cobra.Command{
-		Use: "open NAME [TERMINAL]", Aliases: []string{"create"}, Short: "Open a terminal and leave it running",
-		Long: `Opens a terminal (default: main): the one of that name that runs, or a new one,
-which is what the flags are for. It goes on until its program ends, whether anybody is
-attached or not. A stopped computer is started first.`,
+		Use: "open NAME [TERMINAL]", Aliases: []string{"create"}, Short: "Open a terminal without attaching to it",
+		Long: `Opens a terminal (default: main) with the given flags, unless a terminal of that name is running. It
+runs until its program ends, whether clients are attached or not. A stopped computer is started first.`,
 		Args: oneOrTwo, ValidArgsFunction: a.completeTerminals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connectFor(cmd)
@@ -92,7 +91,7 @@ attached or not. A stopped computer is started first.`,
 				return printJSON(a.Out, t)
 			}
 			a.sayUnused(flags.spec, t)
-			fmt.Fprintf(a.Out, "%s runs in %s\n", t.Name, args[0])
+			fmt.Fprintf(a.Out, "%s is running in %s\n", t.Name, args[0])
 			a.say("next: holt terminal attach %s %s", args[0], t.Name)
 			return nil
 		},
@@ -115,7 +114,7 @@ func (a *app) sayUnused(spec holt.TerminalSpec, t holt.Terminal) {
 		}
 	}
 	if unused != nil {
-		a.say("holt: %s is there already (%s); not used: %s", t.Name, shown(whatRuns(t.Spec)), strings.Join(unused, ", "))
+		a.say("holt: %s is already running (%s); ignored: %s", t.Name, shown(whatRuns(t.Spec)), strings.Join(unused, ", "))
 	}
 }
 
@@ -139,7 +138,7 @@ func (a *app) terminalList() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("no terminals yet; open one: holt terminal attach %s", args[0])
+				a.say("no terminals yet; open one with: holt terminal attach %s", args[0])
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -189,9 +188,9 @@ func whatRuns(spec holt.TerminalSpec) string {
 
 func (a *app) terminalSignal() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "signal NAME TERMINAL SIGNAL", Short: "Send a signal to what is in a terminal's foreground",
-		Long: `Sends a signal, as INT, SIGTERM or 15, to what is in the terminal's foreground, as its
-keys do. KILL ends all processes of the terminal.`,
+		Use: "signal NAME TERMINAL SIGNAL", Short: "Send a signal to a terminal's foreground processes",
+		Long: `Sends a signal, such as INT, SIGTERM or 15, to the terminal's foreground processes. KILL ends all
+processes of the terminal.`,
 		Args: exactly(3), ValidArgsFunction: a.completeTerminals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -214,9 +213,9 @@ keys do. KILL ends all processes of the terminal.`,
 
 func (a *app) terminalClose() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "close NAME [TERMINAL...]", Short: "End a terminal",
-		Long: `Ends a terminal (default: main) as the loss of its line does: all its processes get
-SIGHUP, and what has not ended 5 seconds later is killed.`,
+		Use: "close NAME [TERMINAL...]", Short: "Close a terminal",
+		Long: `Closes a terminal (default: main): its processes get SIGHUP, and those that are still running after 5
+seconds are killed.`,
 		Args: oneOrTwo, ValidArgsFunction: a.completeTerminals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

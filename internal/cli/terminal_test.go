@@ -74,7 +74,7 @@ func TestTerminal(t *testing.T) {
 		{"workspace list", "", 0, []string{"FILES", "einstein"}, nil},
 		{"workspace check einstein", "", 0, []string{"0 problems"}, nil},
 		{"image list", "", 0, []string{"coding-agent  no", "base          3 h ago", "1×1024 2×3072"}, nil},
-		{"computer delete einstein", "n\n", 1, []string{"Delete einstein with its root disk", "[y/N]", "nothing was done"}, nil},
+		{"computer delete einstein", "n\n", 1, []string{"Delete einstein with its root disk", "[y/N]", "cancelled; nothing was changed"}, nil},
 		{"computer get nobody", "", 3, []string{"\x1b[31mholt:\x1b[0m there is no computer", "\x1b[1mhint:\x1b[0m"}, nil},
 		{"computer stop einstein", "", 0, []string{"einstein is stopped"}, nil},
 		{"computer delete einstein", "y\n", 0, []string{"einstein is deleted"}, nil},
@@ -89,17 +89,17 @@ func TestTerminal(t *testing.T) {
 func TestSnapshotsOnTerminal(t *testing.T) {
 	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
 	for _, step := range []step{
-		{"snapshot list", "", 0, []string{"no snapshots yet; take one: holt computer snapshot NAME"}, nil},
+		{"snapshot list", "", 0, []string{"no snapshots yet; take one with: holt computer snapshot NAME"}, nil},
 		{"computer create --name einstein", "", 0, nil, nil},
 		{"computer snapshot einstein --name dawn", "", 0, []string{"snapshot dawn of einstein is kept; it stood still for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
-		{"snapshot show dawn", "", 0, []string{"name         dawn\n", "kind         snapshot\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "held back", "forced"}},
+		{"snapshot show dawn", "", 0, []string{"name         dawn\n", "kind         manual\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "throttled", "forced"}},
 		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
 		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
-		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "STOOD", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
+		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "HALTED", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
 		{"computer get try-1", "", 0, []string{"forked from  einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
-		{"snapshot restore dawn", "n\n", 1, []string{"Take einstein back to the snapshot dawn, taken ", " s ago? [y/N]", "nothing was done"}, nil},
+		{"snapshot restore dawn", "n\n", 1, []string{"Take einstein back to the snapshot dawn, taken ", " s ago? [y/N]", "cancelled; nothing was changed"}, nil},
 		{"snapshot restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the snapshot dawn, taken ",
 			"einstein is running, as it was at dawn; what it was until now is the snapshot before-restore\n", "undo: holt snapshot restore einstein@before-restore\n"}, nil},
 		{"snapshot diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
@@ -157,7 +157,7 @@ func TestDeleteCheckpointAsks(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"n\n", nil, 1, "nothing was done"},
+		{"n\n", nil, 1, "cancelled; nothing was changed"},
 		{"", []string{"--dry-run"}, 0, "deleting one would free"},
 		{"y\n", nil, 0, "deleting one frees"},
 	} {

@@ -13,29 +13,28 @@ import (
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	return group("token", "Who may come in over TCP and SSH, and what they may do", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
+	return group("token", "Access tokens for the API and SSH", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
 }
 
 // scopeHelp says what scopes there are.
 const scopeHelp = `Scopes:
-  admin                         what is the host's, and every tenant (with --tenant)
-  read-only                     look, and change nothing; looking into a computer (its files, services, ports)
-                                wakes it if it sleeps
-  computer:NAME                 this computer, what belongs to it, and its workspace
-  user:NAME                     only as this Linux user in computers; it can come with any other
-  workspace:NAME[:read][:/DIR]  files of this workspace, from a directory on
-  port:COMPUTER:N               connections to this port of a computer
-Without any a token may do everything in its tenant. With some of computer, workspace and port it reaches
-these and nothing else. A token can make others that may do no more and live no longer than itself; they
-are revoked with it.`
+  admin                         everything, also settings of the host and other tenants (with --tenant)
+  read-only                     only reads; reading files, services or ports of a paused computer wakes it
+  computer:NAME                 only this computer, everything that belongs to it, and its workspace
+  user:NAME                     in computers, only as this Linux user; can be combined with any other
+  workspace:NAME[:read][:/DIR]  only files of this workspace, optionally below a directory
+  port:COMPUTER:N               only connections to this port of a computer
+A token without scopes can do everything in its tenant. A token with computer, workspace or port scopes
+is limited to these objects. A token can create other tokens with at most its own rights and lifetime;
+they are revoked with it.`
 
 func (a *app) tokenCreate() *cobra.Command {
 	var scopes []string
 	var life string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a token, and print its secret once", Args: exactly(1),
-		Long: `Makes a token. Its secret is printed this once and kept nowhere. --tenant makes it one of another tenant, whose
-things nobody else's tokens see.
+		Use: "create NAME", Short: "Create a token and print its secret once", Args: exactly(1),
+		Long: `Creates a token and prints its secret. The secret is not stored and cannot be shown again. With --tenant the token
+belongs to another tenant. Tokens see only the objects of their own tenant.
 
 ` + scopeHelp,
 		Example: `  holt token create laptop --scope admin --expires 30d
@@ -63,19 +62,19 @@ things nobody else's tokens see.
 				return err
 			}
 			if made.Secret == "" {
-				return holt.Errorf(holt.Unavailable, "the token %s was made, and the answer with its secret was lost", made.ID).
-					WithHint("revoke it, and make another: holt token revoke %s", made.ID)
+				return holt.Errorf(holt.Unavailable, "the token %s was created, but the response with its secret was lost", made.ID).
+					WithHint("revoke it with: holt token revoke %s; then create another", made.ID)
 			}
 			if a.wantsJSON() {
 				return printJSON(a.Out, made)
 			}
-			fmt.Fprintf(a.Err, "token %s of the tenant %s, %s; its secret is shown this once:\n", made.ID, made.Tenant, expiry(made.Token))
+			fmt.Fprintf(a.Err, "token %s of tenant %s, %s; its secret is shown only once:\n", made.ID, made.Tenant, expiry(made.Token))
 			_, err = fmt.Fprintln(a.Out, made.Secret)
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "what it may do, any number of times; default: everything in its tenant")
-	cmd.Flags().StringVar(&life, "expires", "", "for how long, as 12h or 30d; default: for ever")
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "what the token may do (repeatable; default: everything in its tenant)")
+	cmd.Flags().StringVar(&life, "expires", "", "lifetime, such as 12h or 30d (default: unlimited)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -88,7 +87,7 @@ func parseLife(s string) (time.Duration, error) {
 		span *= 24
 	}
 	if err != nil || span < time.Second || span > 100*365*24*time.Hour {
-		return 0, holt.Errorf(holt.InvalidArgument, "%q is no time that a token can live for", holt.Clip(s, 40)).WithHint("give it as 90m, 12h or 30d; leave --expires out for one that does not expire")
+		return 0, holt.Errorf(holt.InvalidArgument, "invalid lifetime %q", holt.Clip(s, 40)).WithHint("use a duration such as 90m, 12h or 30d, or leave --expires out for a token that does not expire")
 	}
 	return span, nil
 }
@@ -107,7 +106,7 @@ func expiry(t holt.Token) string {
 func (a *app) tokenList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tokens, without their secrets", Args: exactly(0),
-		Long: "Lists the tokens of a tenant (--tenant; default: default), the oldest first, also those that expired in\nthe last week.\n\n" + scopeHelp,
+		Long: "Lists the tokens of a tenant (--tenant; default: default), oldest first, including those that expired\nwithin the last week.\n\n" + scopeHelp,
 		Example: `  holt token list
   holt --tenant team-a token list --json | jq -r .[].id`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -148,9 +147,9 @@ func (a *app) tokenList() *cobra.Command {
 
 func (a *app) tokenRevoke() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "revoke TOKEN...", Aliases: []string{"delete", "rm"}, Short: "Revoke a token at once, with what it has open", Args: exactly(1),
-		Long: `Revokes a token, by id or by a name that only one has, and the tokens that it has made. Their calls, terminals
-and connections that go on end at once.`,
+		Use: "revoke TOKEN...", Aliases: []string{"delete", "rm"}, Short: "Revoke tokens and close their connections", Args: exactly(1),
+		Long: `Revokes a token, given by its id or its name if that is unique, and the tokens created with it. Their calls,
+terminals and connections end immediately.`,
 		Example: `  holt token revoke ci
   holt token revoke tok_d5o7dp6rixbsakb4 tok_2xk6wq7l3fpsm5ja`,
 		ValidArgsFunction: a.completeAll(tokenNames),

@@ -31,12 +31,12 @@ func (a *app) topCommand() *cobra.Command {
 	var once bool
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "top [NAME...]", Short: "Show what computers take of this machine, live",
-		Long: `Shows for each computer how much of one processor of this machine it takes, its memory here
-and (GUEST) what is in use inside, what its root disk takes, how large its workspace is, and what it receives and
-sends a second; the busiest first. MEMORY counts what forks share in each of them. It ends with q or Ctrl-C.
-Where the window is too small for all, the least busy and some columns are left out. Computers are not asked and not
-woken by it. With --once, --json or off a terminal it shows what was taken within one second, and ends.`,
+		Use: "top [NAME...]", Short: "Show the resource use of computers, live",
+		Long: `Shows for each computer its CPU use in percent of one processor of this machine, its memory on this machine
+and inside (GUEST), the size of its root disk and workspace, and its network traffic per second; the busiest
+first. MEMORY counts memory that forks share once for each of them. Quit with q or Ctrl-C. In a small window,
+the least busy computers and some columns are left out. The command does not wake computers. With --once or
+--json, or if the output is not a terminal, it shows the use during one second and ends.`,
 		Example: `  holt top
   holt top einstein curie --interval 5s
   holt top --once
@@ -44,7 +44,7 @@ woken by it. With --once, --json or off a terminal it shows what was taken withi
 		ValidArgsFunction: a.completeAll(a.computerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every < topLeast {
-				return holt.Errorf(holt.InvalidArgument, "--interval cannot be %v", every).WithHint("%v is the least", topLeast)
+				return holt.Errorf(holt.InvalidArgument, "invalid --interval %v", every).WithHint("use %v or more", topLeast)
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -57,8 +57,8 @@ woken by it. With --once, --json or off a terminal it shows what was taken withi
 			return t.live(cmd.Context(), every)
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "show it once")
-	cmd.Flags().DurationVar(&every, "interval", 2*time.Second, "time from one look to the next")
+	cmd.Flags().BoolVar(&once, "once", false, "show the use once and exit")
+	cmd.Flags().DurationVar(&every, "interval", 2*time.Second, "time between two updates")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -87,7 +87,7 @@ func (t *top) once(ctx context.Context) error {
 		return printJSON(t.a.Out, rows)
 	}
 	if len(rows) == 0 {
-		t.a.say("no computers yet; make one: holt computer create")
+		t.a.say("no computers yet; create one with: holt computer create")
 		return nil
 	}
 	return printTable(t.a.Out, topHead, topRows(rows))

@@ -107,7 +107,7 @@ func topScreen(all []topStats, size holt.TerminalSize) string {
 	more := ""
 	if fits := max(1, height-around); len(all) > fits {
 		fits = max(1, fits-1)
-		more = fmt.Sprintf("… and %d more: a larger window, or holt top NAME, shows them", len(all)-fits)
+		more = fmt.Sprintf("… and %d more; enlarge the window, or use holt top NAME", len(all)-fits)
 		all = all[:fits]
 	}
 	if len(all) > 0 {
@@ -130,7 +130,7 @@ func topScreen(all []topStats, size holt.TerminalSize) string {
 // topSums is the first line.
 func topSums(all []topStats) string {
 	if len(all) == 0 {
-		return "no computers; q ends this"
+		return "no computers; quit with q"
 	}
 	var run int
 	var cpu, in, out float64
@@ -141,7 +141,7 @@ func topSums(all []topStats) string {
 		}
 		cpu, memory, in, out = cpu+s.CPUPercent, memory+s.ResidentBytes, in+s.ReceivedRate, out+s.SentRate
 	}
-	return fmt.Sprintf("%s, %d running: CPU %.0f %%, memory %s, in %s/s, out %s/s; q ends this",
+	return fmt.Sprintf("%s, %d running: CPU %.0f %%, memory %s, in %s/s, out %s/s; quit with q",
 		holt.CountOf(len(all), "computer"), run, cpu, size(memory), size(int64(in)), size(int64(out)))
 }
 

@@ -22,8 +22,8 @@ import (
 type transferFlags struct{ owner, devices, setID bool }
 
 func (f *transferFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.owner, "owner", false, "keep the numbers of owners (export: needs root)")
-	cmd.Flags().BoolVar(&f.devices, "devices", false, "device nodes too")
+	cmd.Flags().BoolVar(&f.owner, "owner", false, "keep numeric owners and groups (export needs root)")
+	cmd.Flags().BoolVar(&f.devices, "devices", false, "include device nodes")
 	cmd.Flags().BoolVar(&f.setID, "set-id", false, "keep set-user-id and set-group-id bits")
 }
 
@@ -31,7 +31,7 @@ func (a *app) workspaceImport() *cobra.Command {
 	var flags transferFlags
 	var exclude []string
 	cmd := &cobra.Command{
-		Use: "import NAME[:PATH] DIR", Short: "Copy a directory of this machine into a workspace", Args: exactly(2),
+		Use: "import NAME[:PATH] DIR", Short: "Copy a local directory into a workspace", Args: exactly(2),
 		Long: `Copies what is in DIR into the workspace, with modes, times, links, user
 attributes, POSIX ACLs and holes. An existing file is overwritten: it keeps its owner
 and its other hard links. Directories are merged, nothing is removed. New files belong
@@ -49,7 +49,7 @@ is interrupted, the files that arrived stay; import again to complete it.`,
 			if info, err := os.Stat(args[1]); err != nil {
 				return here(err, args[1])
 			} else if !info.IsDir() {
-				return holt.Errorf(holt.InvalidArgument, "%s is not a directory", args[1]).WithHint("a file goes in with holt workspace put")
+				return holt.Errorf(holt.InvalidArgument, "%s is not a directory", args[1]).WithHint("copy a file with: holt workspace put")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -129,7 +129,7 @@ func located(err error) error {
 func partly(err error) error {
 	e := *holt.AsError(err)
 	if e.Hint == "" {
-		e.Hint = "what came before stays; doing it again completes it"
+		e.Hint = "the files copied so far are kept; run the command again to complete it"
 	}
 	return &e
 }
@@ -158,13 +158,11 @@ func (a *app) workspaceExport() *cobra.Command {
 	var flags transferFlags
 	var at string
 	cmd := &cobra.Command{
-		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a directory of this machine", Args: exactly(2),
-		Long: `Copies what is in the workspace into DIR, which is made if it is not there, with
-modes, times, links, user attributes, POSIX ACLs and holes. A file replaces what has its
-name, directories are joined, nothing is removed. Nothing is ever written
-outside of DIR, whatever links the workspace holds. What the file system of DIR
-does not take (a file too large for it, an attribute) is left out, named, and
-makes the exit status 1; all else is there.`,
+		Use: "export NAME[:PATH] DIR", Short: "Copy a workspace into a local directory", Args: exactly(2),
+		Long: `Copies the files of the workspace to DIR, with modes, times, links, user attributes, POSIX ACLs and
+holes. DIR is created if needed. Existing files are replaced, directories are merged, and nothing is
+removed. Nothing is written outside of DIR, whatever links the workspace has. Files and attributes that
+the file system of DIR does not support are left out and listed, and the exit status is 1.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := parseSpot(args[0])
@@ -185,7 +183,7 @@ makes the exit status 1; all else is there.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "as it was at this checkpoint")
+	cmd.Flags().StringVar(&at, "at", "", "use the state at this checkpoint")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -247,7 +245,7 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusal
 		a.say("holt: left out %s", visible(one))
 	}
 	if refused.N > 0 {
-		defer a.say("holt: the file system there does not take %d of the files and attributes; all else is there\nhint: one for larger files and attributes takes these too, as XFS does", refused.N)
+		defer a.say("holt: the file system does not support %d files or attributes; everything else was copied\nhint: use a file system with larger files and attributes, such as XFS", refused.N)
 	}
 	var status error
 	if refused.N > 0 || not.lost > 0 {
@@ -269,7 +267,7 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusal
 	}
 	fmt.Fprintf(a.Out, "%s %d %s, %s, in %s\n", verb, r.Entries, what, size(r.Bytes), took(r.ElapsedMS))
 	if r.Devices > 0 {
-		a.say("holt: left out %s; with --devices nothing is", holt.CountOf(r.Devices, "device node"))
+		a.say("holt: left out %s; include them with --devices", holt.CountOf(r.Devices, "device node"))
 	}
 	return status
 }

@@ -18,8 +18,8 @@ import (
 // unitName is the service that the Debian package has for its daemon, whose data directory is [rootDir].
 const unitName = "holt.service"
 
-// hasUnit says whether a data directory is served by the package's unit: a daemon that was started beside it would keep the unit
-// from the directory, at an upgrade too, and from pausing its computers when the machine shuts down.
+// hasUnit reports whether the package's unit serves a data directory. Another daemon there would keep the unit from starting,
+// would not be restarted by an upgrade, and its computers would not be paused when the machine shuts down.
 func hasUnit(ctx context.Context, dir string) bool {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || dir != rootDir { // see sd_booted(3)
 		return false
@@ -28,7 +28,7 @@ func hasUnit(ctx context.Context, dir string) bool {
 	return err == nil && strings.TrimSpace(string(state)) == "loaded"
 }
 
-// startUnit starts the unit, unless its daemon answers. What it would not heed is refused.
+// startUnit starts the unit, unless its daemon answers. It refuses flags that the unit does not see.
 func (a *app) startUnit(cmd *cobra.Command, opt ServeOptions) error {
 	c, err := client.New(client.Options{Socket: filepath.Join(opt.DataDir, "holt.sock")})
 	if err != nil {
@@ -48,14 +48,14 @@ func (a *app) startUnit(cmd *cobra.Command, opt ServeOptions) error {
 		given = append(given, holt.EnvImageDir)
 	}
 	if len(given) > 0 {
-		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which does not heed %s", rootDir, unitName, strings.Join(given, ", ")).
-			WithHint("its flags are in /etc/default/holt")
+		return holt.Errorf(holt.InvalidArgument, "the daemon of %s is the service %s, which ignores %s", rootDir, unitName, strings.Join(given, ", ")).
+			WithHint("change its settings in /etc/holt/serve.conf, then: systemctl restart holt")
 	}
-	return a.wait("starting "+unitName, func() error { // which ends once the daemon is ready
+	return a.wait("starting "+unitName, func() error { // returns when the daemon is ready
 		said, err := exec.CommandContext(cmd.Context(), "systemctl", "start", unitName).CombinedOutput()
 		if err != nil {
-			return holt.Errorf(holt.Unavailable, "%s does not start: %s", unitName, strings.TrimSpace(string(said))).
-				WithHint("journalctl --unit %s says why; holt doctor looks for what is missing", unitName)
+			return holt.Errorf(holt.Unavailable, "%s did not start: %s", unitName, strings.TrimSpace(string(said))).
+				WithHint("find the cause with: journalctl --unit %s; holt doctor", unitName)
 		}
 		return nil
 	})

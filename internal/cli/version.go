@@ -28,7 +28,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			fmt.Fprintln(a.Out, "holt", a.local.Version)
 			if daemon != "" && daemon != a.local.Version {
-				a.say("the daemon is %s; holt down and holt up start this version", visible(daemon))
+				a.say("the daemon has version %s; to start this version: holt down --keep && holt up", visible(daemon))
 			}
 			return nil
 		},

@@ -44,7 +44,7 @@ func waitsFor(c holt.Computer, elapsed time.Duration) string {
 	if w == nil || w.Waiting == 0 || time.Duration(w.ForMS)*time.Millisecond <= elapsed {
 		return ""
 	}
-	return fmt.Sprintf("waiting for the %s of %s, at work for %s", visible(w.Verb), visible(c.Name), span(time.Duration(w.ForMS)*time.Millisecond))
+	return fmt.Sprintf("waiting for another call: %s of %s, in progress for %s", visible(w.Verb), visible(c.Name), span(time.Duration(w.ForMS)*time.Millisecond))
 }
 
 // awaits shows that work goes on, or what other says that it waits for: on a terminal each second, elsewhere once.

@@ -40,7 +40,7 @@ func (a *app) workspaceCreate() *cobra.Command {
 			if a.wantsJSON() {
 				return printJSON(a.Out, w)
 			}
-			fmt.Fprintf(a.Out, "workspace %s is there\n", w.Name)
+			fmt.Fprintf(a.Out, "workspace %s is created\n", w.Name)
 			a.say("next: holt computer create --workspace %s, or holt workspace import %s DIR", w.Name, w.Name)
 			return nil
 		},
@@ -95,16 +95,16 @@ func mounts(w holt.Workspace) string {
 func (a *app) workspaceGet() *cobra.Command {
 	var at func(string) string
 	cmd := &cobra.Command{
-		Use: "get NAME | NAME:PATH [FILE]", Short: "Show a workspace, or copy a file of it to this machine", Args: atLeast(1, 2),
-		Long: `Shows a workspace; or, with a path, copies that file to FILE here (default: its
-name, in the working directory; - is standard output), with --at as it was.`,
+		Use: "get NAME | NAME:PATH [FILE]", Short: "Show a workspace, or copy one of its files to this machine", Args: atLeast(1, 2),
+		Long: `Shows a workspace. With a path it copies that file to FILE (default: the same name in
+the working directory; -: standard output). --at selects a checkpoint.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.ContainsRune(args[0], ':') {
 				return a.copy(cmd.Context(), args[0], append(args, ".")[1], &copier{noun: inWorkspaces}, at)
 			}
 			if len(args) == 2 {
-				return holt.Errorf(holt.InvalidArgument, "%q names no file", args[0]).WithHint("as %s:notes/plan.md", args[0])
+				return holt.Errorf(holt.InvalidArgument, "%q has no path of a file", args[0]).WithHint("use a path such as %s:notes/plan.md", args[0])
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -144,7 +144,7 @@ func packed(p holt.Packed) string {
 func (a *app) workspaceDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete NAME...", Short: "Delete a workspace with everything in it", Args: exactly(1),
+		Use: "delete NAME...", Short: "Delete a workspace with all its files", Args: exactly(1),
 		ValidArgsFunction: a.completeAll(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -173,13 +173,13 @@ func (a *app) workspaceUpdate() *cobra.Command {
 	var to holt.WorkspaceUpdate
 	cmd := &cobra.Command{
 		Use: "update NAME --name NAME", Short: "Rename a workspace", Args: exactly(1),
-		Long: `Gives a workspace another name, whoever uses it. The old one is free at once; its id, its
-mounts and the computer that has it stay.`,
+		Long: `Renames a workspace, also while it is in use. The old name is free immediately. Its id, its
+mounts and its computer do not change.`,
 		Example:           "  holt workspace update notes --name archive",
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to.Name == "" {
-				return holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give --name")
+				return holt.Errorf(holt.InvalidArgument, "no change is given").WithHint("add --name")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -192,11 +192,11 @@ mounts and the computer that has it stay.`,
 			if a.wantsJSON() {
 				return printJSON(a.Out, w)
 			}
-			fmt.Fprintf(a.Out, "%s is %s now\n", args[0], w.Name)
+			fmt.Fprintf(a.Out, "%s is now %s\n", args[0], w.Name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&to.Name, "name", "", "another name")
+	cmd.Flags().StringVar(&to.Name, "name", "", "the new name")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -218,7 +218,7 @@ func (a *app) workspaceMounts() *cobra.Command {
 				return printJSON(a.Out, all)
 			}
 			if len(all) == 0 {
-				a.say("nothing is mounted; holt workspace mount NAME DIR does it")
+				a.say("no mounts; mount a workspace with: holt workspace mount NAME DIR")
 				return nil
 			}
 			rows := make([][]string, len(all))
@@ -236,9 +236,9 @@ func (a *app) workspaceMount() *cobra.Command {
 	var readOnly bool
 	cmd := &cobra.Command{
 		Use: "mount NAME DIR", Short: "Mount a workspace on the daemon's host", Args: exactly(2),
-		Long: `Mounts a workspace at an existing, empty directory of the daemon's host. While
-a computer has it, only read-only. After sync on the host, changes are durable
-within a second; after fsync(2), or sync FILE, at once.`,
+		Long: `Mounts a workspace at an existing, empty directory of the daemon's host. While a computer uses the
+workspace, the mount must be read-only. Changes are durable one second after sync(1), and immediately
+after fsync(2) or sync FILE.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := a.hostDir(args[1])
@@ -257,11 +257,11 @@ within a second; after fsync(2), or sync FILE, at once.`,
 				return printJSON(a.Out, m)
 			}
 			fmt.Fprintf(a.Out, "%s is mounted at %s\n", args[0], m.Dir)
-			a.say("end it with: holt workspace unmount %s", m.Dir)
+			a.say("unmount it with: holt workspace unmount %s", m.Dir)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "only to read")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "mount read-only")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -270,17 +270,17 @@ within a second; after fsync(2), or sync FILE, at once.`,
 // working directory, and may be on another machine.
 func (a *app) hostDir(dir string) (string, error) {
 	if dir == "" { // else it would be the working directory
-		return "", holt.Errorf(holt.InvalidArgument, "the directory is empty").WithHint("name it, as /mnt/work")
+		return "", holt.Errorf(holt.InvalidArgument, "the directory argument is empty").WithHint("use a directory such as /mnt/work")
 	}
 	if a.remote() && !filepath.IsAbs(dir) {
-		return "", holt.Errorf(holt.InvalidArgument, "%q is not absolute", dir).WithHint("the daemon is not on this machine, or does not know")
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not an absolute path", dir).WithHint("use an absolute path: the daemon may be on another machine")
 	}
 	return filepath.Abs(dir)
 }
 
 func (a *app) workspaceUnmount() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "unmount DIR", Aliases: []string{"umount"}, Short: "End a mount on the daemon's host", Args: exactly(1),
+		Use: "unmount DIR", Aliases: []string{"umount"}, Short: "Unmount a workspace on the daemon's host", Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := a.hostDir(args[0])
 			if err != nil {
@@ -306,9 +306,9 @@ func (a *app) workspaceUnmount() *cobra.Command {
 
 func (a *app) workspaceCheck() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "check NAME", Short: "Recompute everything a workspace says about itself", Args: exactly(1),
-		Long: `Recomputes link counts, sizes, extents and checksums, and reports what
-disagrees. It changes nothing. The exit status is 0 only when all agree.`,
+		Use: "check NAME", Short: "Verify a workspace's metadata and checksums", Args: exactly(1),
+		Long: `Recomputes link counts, sizes, extents and checksums, and reports differences. It changes nothing.
+The exit status is 0 if there are no problems.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -329,7 +329,7 @@ disagrees. It changes nothing. The exit status is 0 only when all agree.`,
 				for _, p := range report.Problems {
 					fmt.Fprintln(a.Out, a.paint(a.Out, red, visible(p)))
 				}
-				_, err = fmt.Fprintf(a.Out, "%s, %s, %s, %s of content with the past: %s\n", holt.CountOf(report.Inodes, "inode"),
+				_, err = fmt.Fprintf(a.Out, "%s, %s, %s, %s of content including checkpoints: %s\n", holt.CountOf(report.Inodes, "inode"),
 					holt.CountOf(report.Entries, "entry"), holt.CountOf(report.Extents, "extent"), size(report.Bytes), holt.CountOf(len(report.Problems), "problem"))
 			}
 			if err == nil && len(report.Problems) > 0 {

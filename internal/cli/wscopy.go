@@ -83,17 +83,17 @@ func (a *app) copy(ctx context.Context, fromArg, toArg string, k *copier, at fun
 	noun := k.noun
 	from, to := noun.parseEnd(fromArg), noun.parseEnd(toArg)
 	if (from.owner == "") == (to.owner == "") {
-		return holt.Errorf(holt.InvalidArgument, "one of %q and %q must be in a %s", fromArg, toArg, noun.word).
-			WithHint("as einstein:path; put ./ before a path here that holds a colon")
+		return holt.Errorf(holt.InvalidArgument, "exactly one of %q and %q must be in a %s", fromArg, toArg, noun.word).
+			WithHint("use NAME:PATH, such as einstein:notes.md; write ./ before a local path that contains a colon")
 	}
 	if at != nil {
 		if to.owner != "" && at(to.owner) != to.owner {
-			return holt.Errorf(holt.InvalidArgument, "what was at a checkpoint cannot be changed").WithHint("--at is for what is copied out")
+			return holt.Errorf(holt.InvalidArgument, "a checkpoint cannot be changed").WithHint("use --at only to copy out of a workspace")
 		}
 		from.owner = at(from.owner)
 	}
 	if a.json && toArg == "-" {
-		return holt.Errorf(holt.InvalidArgument, "standard output cannot be both the file and JSON").WithHint("leave --json out, or copy into a file")
+		return holt.Errorf(holt.InvalidArgument, "--json and a copy to standard output exclude each other").WithHint("leave --json out, or copy to a file")
 	}
 	if err := k.fill(to.owner != ""); err != nil {
 		return err

@@ -47,8 +47,8 @@ func (a *app) workspaceCat() *cobra.Command {
 	cmd := a.onSpot("cat NAME:PATH", "Print a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
 		return c.WorkspaceFiles.Read(cmd.Context(), then(at.workspace), at.path, 0, -1, a.forContent())
 	})
-	cmd.Long = `Prints a file: its bytes as they are, or on a terminal with control characters
-made visible, since they could move its cursor or type in your name.`
+	cmd.Long = `Prints a file. On a terminal, control characters are made visible, because they could
+move the cursor or type commands.`
 	then = a.atFlag(cmd)
 	return cmd
 }
@@ -58,13 +58,13 @@ func (a *app) workspaceRm() *cobra.Command {
 	cmd := a.onSpot("rm NAME:PATH", "Remove a file of a workspace", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
 		if err := c.WorkspaceFiles.Remove(cmd.Context(), at.workspace, at.path, recursive, ""); err != nil {
 			if e := *holt.AsError(err); e.Code == holt.Conflict && e.Hint == "" && !recursive {
-				return e.WithHint("add --recursive for a directory with everything in it")
+				return e.WithHint("add --recursive to remove a directory with its contents")
 			}
 			return err
 		}
 		return a.deleted(at.path)
 	})
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also a directory with everything in it")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories with their contents")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -81,7 +81,7 @@ func (a *app) workspaceMkdir() *cobra.Command {
 		}
 		return nil
 	})
-	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "also those above it; one that is there is no error")
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "create parent directories too; no error if the directory exists")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -100,8 +100,8 @@ func (a *app) workspaceMv() *cobra.Command {
 				return err
 			}
 			if from.workspace != to.workspace {
-				return holt.Errorf(holt.InvalidArgument, "%s and %s are two workspaces", from.workspace, to.workspace).
-					WithHint("export from the one and import into the other")
+				return holt.Errorf(holt.InvalidArgument, "%s and %s are different workspaces", from.workspace, to.workspace).
+					WithHint("copy between workspaces with holt workspace export and import")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -124,7 +124,7 @@ func (a *app) workspaceMv() *cobra.Command {
 
 func (a *app) workspaceDu() *cobra.Command {
 	var depth int
-	cmd := a.onSpot("du NAME[:PATH]", "Show what directories take", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
+	cmd := a.onSpot("du NAME[:PATH]", "Show the disk use of directories", 2, func(cmd *cobra.Command, c *client.Client, at spot, _ []string) error {
 		list, err := c.Workspaces.Usage(cmd.Context(), at.workspace, at.path, depth)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (a *app) workspaceDu() *cobra.Command {
 		}
 		return printTable(a.Out, []string{"SIZE", "STORED", "FILES", "DIRS", "PATH"}, rows)
 	})
-	cmd.Flags().IntVarP(&depth, "depth", "d", 1, "also the directories below it, down to so many levels")
+	cmd.Flags().IntVarP(&depth, "depth", "d", 1, "include directories down to this many levels")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -150,7 +150,7 @@ func (a *app) workspaceTag() *cobra.Command {
 		for _, arg := range rest {
 			name, value, ok := strings.Cut(arg, "=")
 			if !ok || name == "" {
-				return holt.Errorf(holt.InvalidArgument, "%q sets no tag", arg).WithHint("as urgent=yes; --remove takes one away")
+				return holt.Errorf(holt.InvalidArgument, "%q is not TAG=VALUE", arg).WithHint("use TAG=VALUE, such as urgent=yes; remove a tag with --remove TAG")
 			}
 			spec.Set[holt.OSString(name)] = holt.OSString(value)
 		}
@@ -174,10 +174,10 @@ func (a *app) workspaceTag() *cobra.Command {
 		}
 		return printTable(a.Out, nil, rows)
 	})
-	cmd.Long = `Shows the tags of a file, or sets and removes some first. A tag is the user
-attribute user.TAG, which setfattr and getfattr in a computer see too. All
-files with a tag: holt workspace query NAME "SELECT path FROM tags WHERE name = 'urgent'"`
-	cmd.Flags().StringArrayVar(&remove, "remove", nil, "take the tag away (may be given several times)")
+	cmd.Long = `Sets or removes tags of a file, then shows them. A tag is the extended attribute user.TAG, which
+setfattr and getfattr in a computer also see. To find all files with a tag:
+holt workspace query NAME "SELECT path FROM tags WHERE name = 'urgent'"`
+	cmd.Flags().StringArrayVar(&remove, "remove", nil, "remove this tag (repeatable)")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -185,11 +185,10 @@ files with a tag: holt workspace query NAME "SELECT path FROM tags WHERE name = 
 func (a *app) workspaceQuota() *cobra.Command {
 	var bytes, files string
 	cmd := &cobra.Command{
-		Use: "quota NAME", Short: "Show or set what a workspace may hold", Args: exactly(1),
-		Long: `Shows the quota of a workspace, or sets it. Programs that want more get EDQUOT
-("Disk quota exceeded"), and df shows the quota. What is over a quota stays; it
-can only not grow. Holes in files do not count, nor do extended attributes, of
-which a file may have 1 MiB: --max-files bounds them too.`,
+		Use: "quota NAME", Short: "Show or set the quota of a workspace", Args: exactly(1),
+		Long: `Sets the quota of a workspace, then shows it. Programs that exceed it get EDQUOT ("Disk quota
+exceeded"), and df shows it. If the use is above a new quota, files are kept but cannot grow. Holes and
+extended attributes do not count; a file may have 1 MiB of extended attributes.`,
 		ValidArgsFunction: a.complete(a.workspaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -221,8 +220,8 @@ which a file may have 1 MiB: --max-files bounds them too.`,
 }
 
 func quotaFlags(cmd *cobra.Command, bytes, files *string) {
-	cmd.Flags().StringVar(bytes, "max-bytes", "", "most bytes of content, as 20G; none: no bound")
-	cmd.Flags().StringVar(files, "max-files", "", "most files and directories; none: no bound")
+	cmd.Flags().StringVar(bytes, "max-bytes", "", "maximum size of all files, such as 20G; none: no limit")
+	cmd.Flags().StringVar(files, "max-files", "", "maximum number of files and directories; none: no limit")
 }
 
 // readQuota changes what was given.

@@ -39,7 +39,7 @@ func (a *app) workspaceLs() *cobra.Command {
 		}
 		return nil
 	})
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "with mode, owner, size and time")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "show mode, owner, size and time")
 	then = a.atFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd

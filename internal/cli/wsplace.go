@@ -17,7 +17,7 @@ type spot struct{ workspace, path string }
 func parseSpot(s string) (spot, error) {
 	name, p, _ := strings.Cut(s, ":")
 	if name == "" || strings.ContainsRune(name, '/') {
-		return spot{}, holt.Errorf(holt.InvalidArgument, "%q names no workspace", s).WithHint("as einstein:notes/plan.md")
+		return spot{}, holt.Errorf(holt.InvalidArgument, "%q has no workspace name", s).WithHint("use WORKSPACE:PATH, such as einstein:notes/plan.md")
 	}
 	return spot{name, path.Clean("/" + p)}, nil
 }
@@ -39,7 +39,7 @@ func atLeast(n, most int) cobra.PositionalArgs {
 		if len(args) >= n && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return holt.Errorf(holt.InvalidArgument, "%s does not take %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
+		return holt.Errorf(holt.InvalidArgument, "%s got %s", cmd.Name(), holt.CountOf(len(args), "argument")).WithHint("usage: %s", cmd.UseLine())
 	}
 }
 
@@ -57,7 +57,7 @@ func parseSize(s string) (int64, error) {
 	}
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 || v > 1<<62>>shift {
-		return 0, holt.Errorf(holt.InvalidArgument, "%q is no size", s).WithHint("as 500M, 20G or 1T (of 1024), or none")
+		return 0, holt.Errorf(holt.InvalidArgument, "%q is not a size", s).WithHint("use a size such as 500M, 20G or 1T (units of 1024), or none")
 	}
 	return v << shift, nil
 }

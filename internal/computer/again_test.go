@@ -3,12 +3,14 @@ package computer
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 )
@@ -20,28 +22,39 @@ func (going) Done() <-chan struct{} { return nil }
 
 func (going) Disk() string { return "" }
 
+func openKeys(t *testing.T) (*idempotency.Keys, *db.DB) {
+	t.Helper()
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return idempotency.New(d), d
+}
+
 // called leaves the key of a call that a killed daemon had begun: it had made something, if ref says so.
 func (w *keptWorld) called(key, method string, request any, ref string) {
 	w.t.Helper()
-	hash, err := requestHash(request)
+	_, err := idempotency.Once(w.t.Context(), w.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: method, Request: request,
+		Act: func(ctx context.Context, claim *idempotency.Claim) (none struct{}, err error) {
+			return none, w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return claim.Bind(tx, ref) })
+		}})
 	w.ok(err)
-	_, err = w.cfg.Keys.claim(w.t.Context(), key, &call{method: method, hash: hash})
-	w.ok(err)
-	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return (&Claim{key}).Bind(tx, ref) }))
+	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return tx.Exec(`UPDATE idempotency SET answer = NULL WHERE key = ?`, key) }))
 }
 
 // keyed is a world whose computer runs and whose calls have keys.
 func keyed(t *testing.T) *keptWorld {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Dir = NewKeys(w.cfg.DB), &remembering{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engine, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{}, t.TempDir()
 	return w
 }
 
 // A repeated snapshot whose first call was undone is found by the third: its key stands for what it takes.
 func TestSnapshotIsRepeatedTwice(t *testing.T) {
 	w := keyed(t)
-	w.seats.put(w.r.ID, &live{m: going{}})
-	defer w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, &live{m: going{}})
+	defer w.machines.put(w.r.ID, nil)
 	spec := holt.SnapshotSpec{Name: "one"}
 	first := string(holt.NewSnapshotID())
 	w.called("key", "computer.snapshot", []any{"einstein", spec}, first)
@@ -49,7 +62,7 @@ func TestSnapshotIsRepeatedTwice(t *testing.T) {
 	w.cfg.Fail = func(point string) error {
 		if point == "snapshot/memory" {
 			var err error
-			bound, err = (&Claim{"key"}).Bound(context.Background(), w.cfg.DB)
+			bound, err = idempotency.ClaimOf("key").Bound(context.Background(), w.cfg.DB)
 			return errors.Join(errPlanned, err)
 		}
 		return nil
@@ -79,7 +92,7 @@ func TestForkIsRepeated(t *testing.T) {
 	}{
 		"made":          {holt.ComputerRunning, -time.Second, true},
 		"stopped since": {holt.ComputerStopped, -time.Second, true},
-		"of a day ago":  {holt.ComputerRunning, keyLife + time.Second, false},
+		"of a day ago":  {holt.ComputerRunning, idempotency.KeyLife + time.Second, false},
 		"used anew":     {holt.ComputerRunning, time.Minute, false},
 		"failed":        {holt.ComputerFailed, -time.Second, false},
 	} {
@@ -117,7 +130,7 @@ func TestSnapshotThatStays(t *testing.T) {
 		}
 	}
 	third := w.take(holt.SnapshotManual)
-	unlock, err := w.seats.lock(t.Context(), w.r.ID)
+	unlock, err := w.machines.lock(t.Context(), w.r.ID)
 	w.ok(err)
 	said := make(chan error)
 	go func() {
@@ -125,9 +138,9 @@ func TestSnapshotThatStays(t *testing.T) {
 		said <- err
 	}()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		w.seats.mu.Lock()
-		waits = w.seats.at(w.r.ID).users > 1
-		w.seats.mu.Unlock()
+		w.machines.mu.Lock()
+		waits = w.machines.at(w.r.ID).users > 1
+		w.machines.mu.Unlock()
 	}
 	w.ok(w.snapshots.erase(t.Context(), third.ID)) // another call was faster
 	unlock()

@@ -8,19 +8,18 @@ import (
 	"holt"
 )
 
-// Attach attaches to a terminal until its exit (nil), the end of ctx, or an
-// error of emit, which it returns; see [agent.Client.AttachTerminal]. One that
-// has ended is replayed as far as the guest kept it; of one that the guest no
-// longer knows only the exit is left. A paused computer is woken, by an attachment that is
-// taken up again only once somebody types; a stopped one has lost its terminals.
+// Attach attaches to a terminal until the terminal exits (nil), ctx ends, or emit fails, whose
+// error it returns; see [agent.Client.AttachTerminal]. For a terminal that has ended it emits what
+// the guest still has, or only the exit. It wakes a paused computer, but with spec.Again only once
+// something is typed.
 //
-// Errors: Unavailable when the channel to the guest breaks: whoever attaches
-// again, as the same client and where it broke, misses and doubles nothing.
+// Errors: Unavailable when the channel to the guest breaks. A client that attaches again, with its
+// id and the offsets that it has reached, neither misses nor repeats anything.
 func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.AttachSpec, in <-chan holt.TerminalInput, emit func(holt.TerminalEvent) error) error {
 	t, err := n.Get(ctx, computer, ref)
 	if err == nil && spec.Again && t.State == holt.TerminalRunning {
 		w := &watching{in: in, emit: emit}
-		if err = w.rest(ctx, n.s, t.ComputerID); err == nil {
+		if err = w.rest(ctx, n.waker, t.ComputerID); err == nil {
 			in, spec.Size = w.in, cmp.Or(w.size, spec.Size)
 			t, err = n.Get(ctx, string(t.ComputerID), string(t.ID)) // their names may be others' by now
 		}
@@ -28,10 +27,10 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if err != nil {
 		return err
 	}
-	l := n.s.seats.live(t.ComputerID)
+	l := n.machines.live(t.ComputerID)
 	if t.State == holt.TerminalRunning {
 		var done func()
-		if _, l, done, err = (waking{n.s}).use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
+		if _, l, done, err = n.waker.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name)); err != nil {
 			return err
 		}
 		defer done()
@@ -40,7 +39,7 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	if l == nil || t.State == holt.TerminalLost {
 		return a.gone(ctx)
 	}
-	defer n.s.cfg.Observe.attach()()
+	defer n.cfg.Observe.attach()()
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		return err
@@ -56,35 +55,35 @@ func (n *Terminals) Attach(ctx context.Context, computer, ref string, spec holt.
 	case ctx.Err() != nil:
 		return gone(ctx)
 	case holt.CodeOf(err) == holt.NotFound:
-		if lost, err := n.s.terminals.lose(ctx, t.ComputerID, asked, t.ID); err != nil {
+		if lost, err := n.rows.lose(ctx, t.ComputerID, asked, t.ID); err != nil {
 			return err
 		} else if !lost {
-			return holt.Errorf(holt.Unavailable, "terminal %s of %s is being opened", t.Name, clip(computer)).WithHint("attach again")
+			return holt.Errorf(holt.Unavailable, "terminal %s of %s is still being opened", t.Name, clip(computer)).WithHint("try again")
 		}
 		return a.gone(ctx)
 	default:
-		return wentBackUnder(err, computer, t, spec)
+		return restoredUnder(err, computer, t, spec)
 	}
 }
 
-// watching is somebody who sits at a terminal of a paused computer.
+// watching is a client that is attached to a terminal of a paused computer.
 type watching struct {
 	in   <-chan holt.TerminalInput
 	emit func(holt.TerminalEvent) error
 	size holt.TerminalSize // that came meanwhile
 }
 
-// restLook is how often whoever waits looks whether the computer was stopped or deleted.
+// restLook is how often a paused computer is checked for having been stopped or deleted.
 const restLook = 5 * time.Second
 
-// rest waits while the computer is paused: until somebody lets it go on, or anything is typed,
-// which in still brings. To have been attached is no reason to undo a pause.
-func (w *watching) rest(ctx context.Context, s *Store, id holt.ComputerID) error {
+// rest waits until the paused computer is resumed or something is typed, which in still returns.
+// Being attached does not wake a computer.
+func (w *watching) rest(ctx context.Context, s *waker, id holt.ComputerID) error {
 	for said := false; ; {
-		came := s.seats.coming()
+		came := s.machines.coming()
 		r, err := s.table.find(ctx, string(id))
 		if err == nil && r.State == holt.ComputerPausing {
-			if err = (waking{s}).settled(ctx, id); err == nil {
+			if err = s.settled(ctx, id); err == nil {
 				continue
 			}
 		}
@@ -103,7 +102,7 @@ func (w *watching) rest(ctx context.Context, s *Store, id holt.ComputerID) error
 	}
 }
 
-// wait waits for a machine, for restLook, or until something is typed.
+// wait returns when any computer gets a machine, after restLook, or when something is typed.
 func (w *watching) wait(ctx context.Context, came <-chan struct{}) (typed bool, err error) {
 	look := time.NewTimer(restLook)
 	defer look.Stop()
@@ -129,7 +128,7 @@ func (w *watching) wait(ctx context.Context, came <-chan struct{}) (typed bool, 
 	}
 }
 
-// putBack returns a channel that brings first, and then what in brings.
+// putBack returns a channel that yields first, then everything from in.
 func putBack(ctx context.Context, first holt.TerminalInput, in <-chan holt.TerminalInput) <-chan holt.TerminalInput {
 	out := make(chan holt.TerminalInput)
 	go func() {
@@ -150,21 +149,22 @@ func putBack(ctx context.Context, first holt.TerminalInput, in <-chan holt.Termi
 	return out
 }
 
-// ahead is the error for who has seen more of a run or terminal than there is.
-func ahead(err error) error {
+// aheadOfGuest adds a hint to the error for an offset beyond the end of a run or terminal.
+func aheadOfGuest(err error) error {
 	if e := holt.AsError(err); e.Code == holt.InvalidArgument && e.Hint == "" {
-		return e.WithHint("begin anew: its computer may have gone back to an earlier snapshot meanwhile")
+		return e.WithHint("start again from offset 0: the computer may have been restored to an earlier snapshot")
 	}
 	return err
 }
 
-// wentBackUnder is ahead for a terminal. Who was attached to it before has seen no more than it had shown.
-func wentBackUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
+// restoredUnder is the error of a client whose terminal was restored to an earlier snapshot while
+// it was attached.
+func restoredUnder(err error, computer string, t holt.Terminal, spec holt.AttachSpec) error {
 	if spec.Again && holt.CodeOf(err) == holt.InvalidArgument {
-		return holt.Errorf(holt.Conflict, "%s went back to an earlier snapshot, and its terminal %s with it", clip(computer), t.Name).
+		return holt.Errorf(holt.Conflict, "%s was restored to an earlier snapshot, with its terminal %s", clip(computer), t.Name).
 			WithHint("attach again: holt terminal attach %s %s", clip(computer), t.Name)
 	}
-	return ahead(err)
+	return aheadOfGuest(err)
 }
 
 // attaching is one call of Attach.
@@ -177,7 +177,7 @@ type attaching struct {
 	broke error // what emit returned
 }
 
-// event passes one of the guest's events on, with the terminal as it is on record.
+// event emits an event of the guest, with the terminal as it is on record.
 func (a *attaching) event(e holt.TerminalEvent) error {
 	if e.Terminal != nil {
 		told := *e.Terminal
@@ -192,7 +192,7 @@ func (a *attaching) event(e holt.TerminalEvent) error {
 	return a.broke
 }
 
-// gone ends the attachment to a terminal that the guest does not have.
+// gone emits the end of a terminal that the guest does not have.
 func (a *attaching) gone(ctx context.Context) error {
 	t, err := a.n.Get(ctx, string(a.t.ComputerID), string(a.t.ID))
 	if err != nil {

@@ -18,7 +18,7 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEventKind, 9)
 	sit := func() (*watching, chan error) {
 		s, done := &watching{in: in, emit: func(e holt.TerminalEvent) error { told <- e.Kind; return nil }}, make(chan error, 1)
-		go func() { done <- s.rest(ctx, w.Store, w.r.ID) }()
+		go func() { done <- s.rest(ctx, w.waker, w.r.ID) }()
 		if kind := <-told; kind != holt.TerminalPaused {
 			t.Fatal(kind)
 		}
@@ -37,10 +37,10 @@ func TestTerminalOfPausedComputer(t *testing.T) {
 		}
 	}
 	_, woken := sit()
-	w.seats.put(holt.NewComputerID(), &live{}) // another: it is still paused
+	w.machines.put(holt.NewComputerID(), &live{}) // another: it is still paused
 	w.r.State = holt.ComputerRunning
 	w.ok(w.table.save(ctx, *w.r))
-	w.seats.put(w.r.ID, &live{})
+	w.machines.put(w.r.ID, &live{})
 	if err := <-woken; err != nil || len(told) > 0 {
 		t.Errorf("%v, told %d times more", err, len(told))
 	}
@@ -62,7 +62,7 @@ func TestTerminalWaitsByID(t *testing.T) {
 	all := map[holt.ComputerID]holt.Terminal{}
 	for _, id := range []holt.ComputerID{w.r.ID, bohr.ID} {
 		all[id] = holt.Terminal{ID: holt.NewTerminalID(), ComputerID: id, Name: "main", State: holt.TerminalRunning}
-		w.ok(w.terminals.insert(t.Context(), all[id], nil))
+		w.ok(w.terminalRows.insert(t.Context(), all[id], nil))
 	}
 	in, told := make(chan holt.TerminalInput), make(chan holt.TerminalEvent, 9)
 	done := make(chan error, 1)
@@ -73,7 +73,7 @@ func TestTerminalWaitsByID(t *testing.T) {
 		t.Fatal(e.Kind)
 	}
 	for _, one := range all {
-		w.ok(w.terminals.exited(t.Context(), one))
+		w.ok(w.terminalRows.exited(t.Context(), one))
 	}
 	w.r.Name, bohr.Name = "einstein-old", "einstein"
 	w.ok(w.table.save(t.Context(), *w.r))
@@ -94,11 +94,11 @@ func TestTerminalWentBack(t *testing.T) {
 		err  error
 		spec holt.AttachSpec
 	}{
-		"gk went back to an earlier snapshot, and its terminal main with it": {short, holt.AttachSpec{Offset: 8582, Again: true}},
+		"gk was restored to an earlier snapshot, with its terminal main": {short, holt.AttachSpec{Offset: 8582, Again: true}},
 		short.Error():             {short, holt.AttachSpec{Offset: 8582}},
 		"64 clients are attached": {holt.Errorf(holt.TooMany, "64 clients are attached"), holt.AttachSpec{Again: true}},
 	} {
-		got := holt.AsError(wentBackUnder(tt.err, "gk", holt.Terminal{Name: "main"}, tt.spec))
+		got := holt.AsError(restoredUnder(tt.err, "gk", holt.Terminal{Name: "main"}, tt.spec))
 		if got.Message != want || tt.spec.Again && got.Code == holt.InvalidArgument {
 			t.Errorf("%+v, want %q", got, want)
 		}

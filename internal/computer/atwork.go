@@ -1,58 +1,52 @@
 package computer
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
-// verbKey is the key of a context's verb.
-type verbKey struct{}
-
-// withVerb says what kind of call a context is of, as "computer.pause": who waits for it is told.
-func withVerb(ctx context.Context, method string) context.Context {
-	return context.WithValue(ctx, verbKey{}, strings.ReplaceAll(strings.TrimPrefix(method, "computer."), ".", " "))
-}
-
-// verbOf names the call that a context is of.
+// verbOf names the call that a context is of, as "pause" of the method "computer.pause".
 func verbOf(ctx context.Context) string {
-	if verb, ok := ctx.Value(verbKey{}).(string); ok {
-		return verb
-	}
-	return "change"
+	verb := strings.TrimPrefix(idempotency.Method(ctx), "computer.")
+	return cmp.Or(strings.ReplaceAll(verb, ".", " "), "change")
 }
 
-// hold notes which verb has a seat's lock now, until that is given back.
-func (s *seats) hold(ctx context.Context, id holt.ComputerID, seat *seat) (unlock func()) {
+// hold records which call holds a computer's lock until it is unlocked.
+func (s *machines) hold(ctx context.Context, id holt.ComputerID, slot *slot) (unlock func()) {
 	note := func(verb string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		seat.verb, seat.since = verb, time.Now()
+		slot.verb, slot.since = verb, time.Now()
 	}
 	note(verbOf(ctx))
-	return func() { note(""); <-seat.lock; s.leave(id, seat) }
+	return func() { note(""); <-slot.lock; s.leave(id, slot) }
 }
 
-// atWork returns the verb that has a computer's lock, if one that somebody may have to wait for has.
-func (s *seats) atWork(id holt.ComputerID) *holt.AtWork {
+// atWork returns the call that holds a computer's lock; nil for background work, which yields to
+// callers.
+func (s *machines) atWork(id holt.ComputerID) *holt.AtWork {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seat := s.set[id]
-	if seat == nil || seat.verb == "" {
+	slot := s.set[id]
+	if slot == nil || slot.verb == "" {
 		return nil
 	}
-	return &holt.AtWork{Verb: seat.verb, ForMS: time.Since(seat.since).Milliseconds(), Waiting: max(0, seat.users-1)}
+	return &holt.AtWork{Verb: slot.verb, ForMS: time.Since(slot.since).Milliseconds(), Waiting: max(0, slot.users-1)}
 }
 
-// outwaited is the error for a caller whose context has ended while a computer's lock was another's.
-func (s *seats) outwaited(ctx context.Context, id holt.ComputerID) error {
+// lockTimeout is the error of a caller whose context ended while it waited for a lock. It names the
+// call that holds the lock.
+func (s *machines) lockTimeout(ctx context.Context, id holt.ComputerID) error {
 	err := gone(ctx)
 	other := s.atWork(id)
 	if other == nil || holt.CodeOf(err) != holt.Timeout {
 		return err
 	}
-	return holt.Errorf(holt.Timeout, "it took longer than allowed to wait for %s: %w", other, context.Cause(ctx)).
-		WithHint("holt computer get shows what is at work on a computer; try again when that has ended")
+	return holt.Errorf(holt.Timeout, "timed out waiting for %s: %w", other, context.Cause(ctx)).
+		WithHint("holt computer get shows which call is at work on a computer; try again when it has ended")
 }

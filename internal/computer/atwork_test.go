@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 // TestAtWork: which call changes a computer is told who looks at it, and named by the error of who waited in vain.
@@ -28,14 +29,14 @@ func TestAtWork(t *testing.T) {
 	if other := is(); other != nil {
 		t.Errorf("before: %+v", other)
 	}
-	_, err := Once(t.Context(), w.cfg.Keys, Call[bool]{Method: "snapshot.restore", Act: func(ctx context.Context, _ *Claim) (bool, error) {
+	_, err := idempotency.Once(t.Context(), w.cfg.Keys, idempotency.Call[bool]{Method: "snapshot.restore", Act: func(ctx context.Context, _ *idempotency.Claim) (bool, error) {
 		_, unlock, err := w.hold(ctx, "einstein")
 		w.ok(err)
 		defer unlock()
 		if other := is(); other == nil || other.Verb != "snapshot restore" || other.Waiting != 0 {
 			t.Errorf("at work: %+v", other)
 		}
-		_, _, err = waking{w.Store}.wake(t.Context(), "einstein", holt.Use{})
+		_, _, err = w.waker.wake(t.Context(), "einstein", holt.Use{})
 		wants(t, err, "einstein did not wake within 20ms: it is pausing, and waits for the snapshot restore that")
 		bounded, expire := context.WithCancelCause(t.Context())
 		waits := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -25,19 +26,19 @@ const (
 	readAtOnce  = 32               // computers: of those whose networks do not answer many are waited for together
 )
 
-// meter reads what machines use, and counts it.
-type meter struct {
-	read    func(ctx context.Context, l *live, network bool) (reading, error) // [Store.reading], but in tests
-	look    bell                                                              // something may have changed
-	mu      sync.Mutex                                                        // one counts at a time: a reading is not counted after a later one
-	pausing sync.Map                                                          // of holt.ComputerID: those that are about to be paused
+// budgets counts what machines use, and ends those that may use no more.
+type budgets struct {
+	*registry
+	read    func(ctx context.Context, l *live, network bool) (reading, error) // [budgets.reading], but in tests
+	pause   func(ctx context.Context, ref, by string) (holt.Computer, error)
+	stop    func(ctx context.Context, ref string) (holt.Computer, error)
+	changed notification // a budget may have changed
+	mu      sync.Mutex   // one counts at a time: a reading is not counted after a later one
+	pausing sync.Map     // of holt.ComputerID: those that are about to be paused
 }
 
-// budgeting is the store as it sees to it that computers use no more than they may.
-type budgeting struct{ *Store }
-
 // run counts and pauses until ctx ends.
-func (s budgeting) run(ctx context.Context) {
+func (s *budgets) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.beat(ctx); err != nil && ctx.Err() == nil {
 			s.log.ErrorContext(ctx, "count what computers use", "err", err)
@@ -45,33 +46,33 @@ func (s budgeting) run(ctx context.Context) {
 		timer := time.NewTimer(budgetEvery)
 		select {
 		case <-timer.C:
-		case <-s.meter.look:
+		case <-s.changed:
 		case <-ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// beat counts what all machines have used, and begins to pause those that may use no more.
-func (s budgeting) beat(ctx context.Context) error {
+// beat counts what all machines have used, and starts to pause those that have reached a limit.
+func (s *budgets) beat(ctx context.Context) error {
 	if err := s.count(ctx, `WHERE state = 'running'`); err != nil {
 		return err
 	}
 	over, err := s.over(ctx)
 	for _, o := range over {
-		s.gate.spawn(func(ctx context.Context) { s.rest(ctx, o.r, o.by) })
+		s.shutdown.spawn(func(ctx context.Context) { s.rest(ctx, o.r, o.by) })
 	}
 	return err
 }
 
-// overdue is a computer that may not run any longer, and who says so.
+// overdue is a running computer that has reached a limit; by says which.
 type overdue struct {
 	r  record
 	by string
 }
 
-// over returns the computers that run and may not any longer.
-func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
+// over returns the running computers that have reached a limit.
+func (s *budgets) over(ctx context.Context) (all []overdue, err error) {
 	running, err := s.table.list(ctx, `WHERE state = 'running'`)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
 		})
 	})
 	for _, r := range running {
-		l := s.seats.live(r.ID)
+		l := s.machines.live(r.ID)
 		if l == nil {
 			continue
 		}
@@ -98,36 +99,36 @@ func (s budgeting) over(ctx context.Context) (all []overdue, err error) {
 		if !bounded {
 			continue
 		}
-		if g, err := s.meter.read(ctx, l, false); err == nil && g.Age >= limit {
+		if g, err := s.read(ctx, l, false); err == nil && g.Age >= limit {
 			all = append(all, overdue{r, PausedByLimit})
 		}
 	}
 	return all, err
 }
 
-// rest pauses a computer that may not run any longer, or stops it where memory cannot be kept. One that
-// cannot be paused now is tried again at the next beat.
-func (s budgeting) rest(ctx context.Context, r record, by string) {
-	if _, twice := s.meter.pausing.LoadOrStore(r.ID, true); twice {
+// rest pauses a computer that has reached a limit, or stops it where the engine cannot pause. The
+// next beat retries a failure.
+func (s *budgets) rest(ctx context.Context, r record, by string) {
+	if _, twice := s.pausing.LoadOrStore(r.ID, true); twice {
 		return
 	}
-	defer s.meter.pausing.Delete(r.ID)
-	s.log.WarnContext(ctx, "computer may not run any longer", "computer", r.ID, "name", r.Name, "by", by)
-	err := s.cfg.point("budget/pause")
+	defer s.pausing.Delete(r.ID)
+	s.log.WarnContext(ctx, "computer has reached a limit", "computer", r.ID, "name", r.Name, "by", by)
+	err := s.cfg.failpoint("budget/pause")
 	switch {
 	case err != nil:
 	case s.cfg.Engine.Capabilities().MemorySnapshot:
-		_, err = memory(s).pause(withVerb(ctx, "pause"), string(r.ID), by)
+		_, err = s.pause(idempotency.WithMethod(ctx, "pause"), string(r.ID), by)
 	default:
-		err = s.end(withVerb(ctx, "stop"), r, by)
+		err = s.end(idempotency.WithMethod(ctx, "stop"), r, by)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "pause a computer that may not run any longer; trying again", "computer", r.ID, "again_in", budgetEvery, "err", err)
+		s.log.ErrorContext(ctx, "pause a computer that has reached a limit; will retry", "computer", r.ID, "again_in", budgetEvery, "err", err)
 	}
 }
 
-// end stops a computer whose memory cannot be kept, and says why.
-func (s budgeting) end(ctx context.Context, r record, by string) error {
+// end stops a computer that cannot be paused, and records why.
+func (s *budgets) end(ctx context.Context, r record, by string) error {
 	if _, err := s.stop(ctx, string(r.ID)); err != nil {
 		return err
 	}
@@ -137,20 +138,20 @@ func (s budgeting) end(ctx context.Context, r record, by string) error {
 	}
 	defer unlock()
 	if r.State != holt.ComputerStopped {
-		return nil // somebody has started it since
+		return nil // it was started meanwhile
 	}
-	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " cannot keep its memory"
+	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " does not support pausing"
 	return s.table.save(ctx, r)
 }
 
-// count counts what the machines of computers that a condition selects have used since the last time.
-func (s budgeting) count(ctx context.Context, condition string, args ...any) error {
-	s.meter.mu.Lock()
-	defer s.meter.mu.Unlock()
+// count counts what the machines of the selected computers have used since the last count.
+func (s *budgets) count(ctx context.Context, condition string, args ...any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.countLocked(ctx, condition, args...)
 }
 
-func (s budgeting) countLocked(ctx context.Context, condition string, args ...any) error {
+func (s *budgets) countLocked(ctx context.Context, condition string, args ...any) error {
 	all, err := s.table.list(ctx, condition, args...)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 	if !slices.Contains(runs, true) {
 		return nil
 	}
-	if err := s.cfg.point("budget/count"); err != nil {
+	if err := s.cfg.failpoint("budget/count"); err != nil {
 		return err
 	}
 	var low []budget
@@ -180,14 +181,15 @@ func (s budgeting) countLocked(ctx context.Context, condition string, args ...an
 		return err
 	}
 	for _, b := range low {
-		s.log.WarnContext(ctx, "a budget comes to its end", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
+		s.log.WarnContext(ctx, "budget nearly used up", "computer", b.ComputerID, "name", b.Computer, "used_percent", int(100*b.Fullest()), "exhausted", b.Exhausted)
 	}
-	return s.cfg.point("budget/counted")
+	return s.cfg.failpoint("budget/counted")
 }
 
-// warn returns the budgets that are nearly used and of which nobody was told, and writes down that somebody is.
+// warn returns the budgets that are nearly used up and were not reported yet, and marks them as
+// reported.
 func warn(tx *db.Tx) (low []budget, err error) {
-	all, err := budgets(tx, `WHERE NOT warned`)
+	all, err := selectBudgets(tx, `WHERE NOT warned`)
 	for _, b := range all {
 		if err == nil && b.Fullest() >= warnAt {
 			low = append(low, b)
@@ -197,8 +199,8 @@ func warn(tx *db.Tx) (low []budget, err error) {
 	return low, err
 }
 
-// readings are those of computers, side by side.
-func (s budgeting) readings(ctx context.Context, all []record) (of []reading, runs []bool) {
+// readings reads the selected computers concurrently.
+func (s *budgets) readings(ctx context.Context, all []record) (of []reading, runs []bool) {
 	of, runs = make([]reading, len(all)), make([]bool, len(all))
 	var work errgroup.Group
 	work.SetLimit(readAtOnce)
@@ -212,21 +214,21 @@ func (s budgeting) readings(ctx context.Context, all []record) (of []reading, ru
 	return of, runs
 }
 
-// readingOf is what the machine of a computer has used; false if it has none, or that has just ended.
-func (s budgeting) readingOf(ctx context.Context, r record) (reading, bool) {
-	l := s.seats.live(r.ID)
+// readingOf reads what a computer's machine has used; false without a machine.
+func (s *budgets) readingOf(ctx context.Context, r record) (reading, bool) {
+	l := s.machines.live(r.ID)
 	if l == nil {
 		return reading{}, false
 	}
-	g, err := s.meter.read(ctx, l, true)
+	g, err := s.read(ctx, l, true)
 	return g, err == nil
 }
 
-// last counts what a computer has used that is about to be paused or stopped, or to go: its machine cannot be asked after
-// that. What it uses from then on is not counted.
-func (s budgeting) last(ctx context.Context, id holt.ComputerID) {
+// last counts a computer that is about to be paused, stopped or deleted, since its machine cannot
+// be read afterwards.
+func (s *budgets) last(ctx context.Context, id holt.ComputerID) {
 	r, err := s.table.find(ctx, string(id))
-	if err == nil && len(r.Budgets) > 0 { // else it waits for nobody's counting
+	if err == nil && len(r.Budgets) > 0 { // otherwise there is nothing to count
 		err = s.count(ctx, `WHERE id = ?`, id)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -234,8 +236,8 @@ func (s budgeting) last(ctx context.Context, id holt.ComputerID) {
 	}
 }
 
-// reading asks the host what a machine has used; network: its traffic, too.
-func (s *Store) reading(ctx context.Context, l *live, network bool) (g reading, err error) {
+// reading asks the host what a machine has used; network: including its traffic.
+func (s *budgets) reading(ctx context.Context, l *live, network bool) (g reading, err error) {
 	if l.m == nil || ended(l.m) {
 		return g, machine.ErrGone
 	}
@@ -248,8 +250,8 @@ func (s *Store) reading(ctx context.Context, l *live, network bool) (g reading, 
 	return g, nil
 }
 
-// traffic is all that a computer has sent and received; false if that is not known.
-func (s *Store) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, known bool) {
+// traffic is all that a computer has sent and received; false if that is unknown.
+func (s *budgets) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, known bool) {
 	if !s.cfg.ownNetworks() {
 		return 0, false
 	}
@@ -263,23 +265,24 @@ func (s *Store) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, k
 	return sum.Sent + sum.Received, true
 }
 
-// SetBudget changes what a computer and all its forks may use; the first time it begins to count. What is exhausted
-// then pauses within a quarter of a minute; what is raised above its use may wake again, and is not woken.
+// SetBudget changes what a computer and all its forks may use; the first change starts the count.
+// An exhausted budget pauses them within 15 seconds. Raising it allows them to wake, and wakes
+// none.
 //
 // Errors: NotFound, InvalidArgument.
 func (s *Store) SetBudget(ctx context.Context, ref string, change holt.BudgetChange, key string) (holt.Budget, error) {
-	return Once(ctx, s.cfg.Keys, Call[holt.Budget]{Key: key, Method: "computer.budget", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Budget, error) {
-		return budgeting{s}.set(ctx, ref, change)
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Budget]{Key: key, Method: "computer.budget", Request: []any{ref, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Budget, error) {
+		return s.budgets.set(ctx, ref, change)
 	}})
 }
 
-func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange) (b holt.Budget, err error) {
+func (s *budgets) set(ctx context.Context, ref string, change holt.BudgetChange) (b holt.Budget, err error) {
 	id, name, err := s.rootOf(ctx, ref)
 	if err != nil {
 		return b, err
 	}
-	s.meter.mu.Lock()
-	defer s.meter.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	const tree = `WHERE id = ?1 OR instr(lineage || ' ', ' ' || ?1 || ' ') > 0`
 	if err := s.countLocked(ctx, tree, id); err != nil {
 		return b, err
@@ -295,7 +298,7 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 		}
 	}
 	err = writeSync(ctx, s.cfg.DB, func(tx *db.Tx) error {
-		all, err := budgets(tx, `WHERE computer = ?`, id)
+		all, err := selectBudgets(tx, `WHERE computer = ?`, id)
 		if err != nil {
 			return err
 		}
@@ -320,41 +323,42 @@ func (s budgeting) set(ctx context.Context, ref string, change holt.BudgetChange
 	})
 	if err == nil {
 		s.log.InfoContext(ctx, "budget set", "computer", id, "name", name, "cpu_ms", b.CPUMS, "run_ms", b.RunMS, "network_bytes", b.NetworkBytes)
-		s.meter.look.ring()
+		s.changed.notify()
 	}
 	return b, err
 }
 
-// RemoveBudget takes the budget of a computer away; those of what it was forked from stay.
+// RemoveBudget removes the budget of a computer. Budgets of its ancestors stay.
 //
 // Errors: NotFound.
 func (s *Store) RemoveBudget(ctx context.Context, ref, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Removes: true, Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
-		id, name, err := (budgeting{s}).rootOf(ctx, ref)
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: "computer.budget.remove", Request: ref, Removes: true, Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
+		id, name, err := s.budgets.rootOf(ctx, ref)
 		if err != nil {
 			return struct{}{}, err
 		}
-		s.meter.mu.Lock()
-		defer s.meter.mu.Unlock()
+		s.budgets.mu.Lock()
+		defer s.budgets.mu.Unlock()
 		return struct{}{}, writeSync(ctx, s.cfg.DB, func(tx *db.Tx) error {
 			if err := tx.Exec(`DELETE FROM budget WHERE computer = ?`, id); err != nil || tx.Changes() > 0 {
 				return err
 			}
-			return holt.Errorf(holt.NotFound, "%s has no budget of its own", name).WithHint("holt computer get %s shows those that count it", name)
+			return holt.Errorf(holt.NotFound, "%s has no budget of its own", name).WithHint("holt computer get %s shows the budgets that count it", name)
 		})
 	}})
 	return err
 }
 
-// rootOf finds the computer that a budget is set on. One that is gone can be named by its id, while there are forks of it.
-func (s budgeting) rootOf(ctx context.Context, ref string) (id holt.ComputerID, name string, err error) {
+// rootOf finds the computer of a budget. A deleted computer can be named by its id while it has
+// forks.
+func (s *budgets) rootOf(ctx context.Context, ref string) (id holt.ComputerID, name string, err error) {
 	r, err := s.table.find(ctx, ref)
 	if holt.CodeOf(err) != holt.NotFound {
 		return r.ID, r.Name, err
 	}
 	var all []budget
 	of := `WHERE computer = ?1 AND (?2 = '' OR EXISTS (SELECT 1 FROM computer WHERE tenant = ?2 AND instr(lineage || ' ', ' ' || ?1 || ' ')))`
-	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = budgets(tx, of, ref, holt.Confined(ctx)); return err }); lost != nil {
+	if lost := read(ctx, s.cfg.DB, func(tx *db.Tx) (err error) { all, err = selectBudgets(tx, of, ref, holt.Confined(ctx)); return err }); lost != nil {
 		return "", "", lost
 	}
 	if len(all) == 0 {

@@ -45,7 +45,7 @@ type budgetWorld struct {
 
 func newBudgetWorld(t *testing.T) *budgetWorld {
 	w := &budgetWorld{newIdleWorld(t), metered{}}
-	w.meter.read = w.used.read
+	w.budgets.read = w.used.read
 	w.used.runs(w.r.ID, 10*time.Hour, 5*time.Hour, 1<<30) // before there is a budget
 	return w
 }
@@ -56,9 +56,9 @@ func (w *budgetWorld) again() {
 	cfg := w.cfg
 	cfg.Fail = nil
 	w.Store = newStore(w.t.Context(), cfg)
-	w.meter.read = w.used.read
+	w.budgets.read = w.used.read
 	w.reopens()
-	w.seats.put(w.r.ID, l)
+	w.machines.put(w.r.ID, l)
 }
 
 // forks puts a fork on record that runs.
@@ -67,7 +67,7 @@ func (w *budgetWorld) forks(name string, of holt.ComputerID) (record, error) {
 	if err == nil {
 		l := newLive(w.Store, r, w.ws, func() {})
 		l.m = &drowsy{done: make(chan struct{})}
-		w.seats.put(r.ID, l)
+		w.machines.put(r.ID, l)
 	}
 	return r, err
 }
@@ -82,7 +82,7 @@ func (w *budgetWorld) sets(ref string, c holt.BudgetChange) holt.Budget {
 // counts has all counted and returns what of the computer's first budget is used.
 func (w *budgetWorld) counts() holt.Budget {
 	w.t.Helper()
-	w.ok(budgeting{w.Store}.count(w.t.Context(), `WHERE state = 'running'`))
+	w.ok(w.budgets.count(w.t.Context(), `WHERE state = 'running'`))
 	return w.is().Budgets[0]
 }
 
@@ -123,7 +123,7 @@ func TestBudget(t *testing.T) {
 	if b := w.counts(); !b.Exhausted {
 		t.Errorf("after eleven hours: %+v", b)
 	}
-	over, err := budgeting{w.Store}.over(t.Context())
+	over, err := w.budgets.over(t.Context())
 	w.ok(err)
 	var names []string
 	for _, o := range over {
@@ -135,12 +135,12 @@ func TestBudget(t *testing.T) {
 	}
 	var verb string
 	w.cfg.Fail = func(string) error {
-		if other := w.seats.atWork(w.r.ID); other != nil {
+		if other := w.machines.atWork(w.r.ID); other != nil {
 			verb = other.Verb
 		}
 		return nil
 	}
-	budgeting{w.Store}.rest(t.Context(), w.is(), PausedByBudget)
+	w.budgets.rest(t.Context(), w.is(), PausedByBudget)
 	if r := w.is(); r.State != holt.ComputerPaused || r.PausedBy != PausedByBudget || verb != "pause" {
 		t.Fatalf("it is %s by %q; at work was %q", r.State, r.PausedBy, verb)
 	}
@@ -149,7 +149,7 @@ func TestBudget(t *testing.T) {
 	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
 		t.Errorf("resumed: %v", err)
 	}
-	if a := w.awake(); !strings.Contains(a.Note, "nothing wakes it") || !strings.Contains(a.Note, "paused, by budget") {
+	if a := w.awake(); !strings.Contains(a.Note, "it cannot be woken") || !strings.Contains(a.Note, "paused, by budget") {
 		t.Errorf("why-awake: %q", a.Note)
 	}
 	for _, of := range []holt.ComputerID{w.r.ID, grandchild.ID} {
@@ -189,13 +189,13 @@ func TestBudgetsOfDeaf(t *testing.T) {
 	stranger, err := w.forks("stranger", "")
 	w.ok(err)
 	asked, answered := make(chan bool, deaf), make(chan bool)
-	w.meter.read = func(context.Context, *live, bool) (reading, error) {
+	w.budgets.read = func(context.Context, *live, bool) (reading, error) {
 		asked <- true
 		<-answered
 		return reading{}, machine.ErrGone
 	}
 	counted := make(chan error, 1)
-	go func() { counted <- budgeting{w.Store}.count(t.Context(), `WHERE state = 'running'`) }()
+	go func() { counted <- w.budgets.count(t.Context(), `WHERE state = 'running'`) }()
 	for i := range deaf {
 		select {
 		case <-asked:
@@ -205,7 +205,7 @@ func TestBudgetsOfDeaf(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	budgeting{w.Store}.last(t.Context(), stranger.ID)
+	w.budgets.last(t.Context(), stranger.ID)
 	close(answered)
 	w.ok(<-counted)
 }
@@ -226,7 +226,7 @@ func TestBudgetWarns(t *testing.T) {
 		}
 		w.used.runs(w.r.ID, step.minutes*time.Minute, step.minutes*time.Minute, 0)
 		w.counts()
-		if n := strings.Count(told.String(), "a budget comes to its end"); n != step.told {
+		if n := strings.Count(told.String(), "budget nearly used up"); n != step.told {
 			t.Errorf("step %d: told %d times, not %d", i, n, step.told)
 		}
 	}
@@ -246,7 +246,7 @@ func TestBudgetKilled(t *testing.T) {
 				}
 				return nil
 			}
-			if err := (budgeting{w.Store}).count(t.Context(), `WHERE state = 'running'`); !errors.Is(err, killed) {
+			if err := w.budgets.count(t.Context(), `WHERE state = 'running'`); !errors.Is(err, killed) {
 				t.Fatalf("%s: %v", point, err)
 			}
 			w.again()
@@ -255,7 +255,7 @@ func TestBudgetKilled(t *testing.T) {
 			}
 		}
 		w.used.runs(w.r.ID, time.Hour, 0, 0) // what is not counted when it is paused is, then
-		_, err := w.memory.pause(t.Context(), "einstein", "")
+		_, err := w.pauser.pause(t.Context(), "einstein", "")
 		w.ok(err)
 		if b := w.is().Budgets[0]; b.Used.RunMS != 6*hourMS {
 			t.Errorf("%s: when it was paused: %+v", point, b)
@@ -268,13 +268,13 @@ func TestRunTime(t *testing.T) {
 	w := newBudgetWorld(t)
 	w.limits(holt.LimitChange{MaxRunMS: ptr(11 * hourMS)})
 	for _, want := range []int{0, 1} {
-		over, err := budgeting{w.Store}.over(t.Context())
+		over, err := w.budgets.over(t.Context())
 		w.ok(err)
 		if len(over) != want {
 			t.Fatalf("to be paused: %+v", over)
 		}
 		for _, o := range over {
-			budgeting{w.Store}.rest(t.Context(), o.r, o.by)
+			w.budgets.rest(t.Context(), o.r, o.by)
 		}
 		w.used.runs(w.r.ID, 2*time.Hour, 0, 0)
 	}

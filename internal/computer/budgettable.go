@@ -10,62 +10,41 @@ import (
 	"holt/internal/store/db"
 )
 
-// BudgetSchema makes the tables of budgets, and of how far machines are counted. Both are written in one transaction,
-// so nothing is ever counted twice.
-const BudgetSchema = `
-CREATE TABLE budget (
-	computer TEXT PRIMARY KEY,           -- that it was set on; it counts that and whoever has it in its lineage
-	name     TEXT NOT NULL,              -- of that, then
-	cpu_ms   INTEGER NOT NULL,           -- what may be used; 0: as much as they like
-	run_ms   INTEGER NOT NULL,
-	network  INTEGER NOT NULL,           -- bytes
-	cpu      INTEGER NOT NULL DEFAULT 0, -- what is used: nanoseconds…
-	run      INTEGER NOT NULL DEFAULT 0,
-	sent     INTEGER NOT NULL DEFAULT 0, -- …and bytes, both ways
-	warned   INTEGER NOT NULL DEFAULT 0, -- somebody was told that it comes to its end
-	created  INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE meter ( -- up to where the machines of computers with budgets are counted
-	computer TEXT PRIMARY KEY,
-	process  TEXT NOT NULL,    -- the machine's; what another has used is not counted yet
-	cpu      INTEGER NOT NULL, -- nanoseconds
-	age      INTEGER NOT NULL, -- nanoseconds
-	network  INTEGER NOT NULL  -- bytes since the computer was made
-) WITHOUT ROWID;
-`
-
-// warnAt is the part of a budget from which on somebody is told.
+// warnAt is the fraction of a budget at which a warning is logged.
 const warnAt = 0.8
 
 // budget is a row of its table.
 type budget struct {
 	holt.Budget
-	warned bool
+	cpu, run int64 // used, nanoseconds
+	warned   bool
 }
 
-// covers says whether the budget counts a computer.
+func (b *budget) columns() []column {
+	return []column{
+		text("computer", &b.ComputerID), text("name", &b.Computer), number("cpu_ms", &b.CPUMS), number("run_ms", &b.RunMS), number("network", &b.NetworkBytes),
+		number("cpu", &b.cpu), number("run", &b.run), number("sent", &b.Used.NetworkBytes), boolean("warned", &b.warned), stamp("created", &b.CreatedAt),
+	}
+}
+
+// covers reports whether the budget counts a computer.
 func (b budget) covers(r record) bool {
 	return b.ComputerID == r.ID || strings.Contains(r.lineage+" ", " "+string(b.ComputerID)+" ")
 }
 
-// budgets returns those that a condition selects.
-func budgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
-	err = tx.Query(`SELECT computer, name, cpu_ms, run_ms, network, cpu, run, sent, warned, created FROM budget `+condition, args, func(row *db.Row) error {
-		b := budget{Budget: holt.Budget{
-			ComputerID: holt.ComputerID(row.Text(0)), Computer: row.Text(1), CPUMS: row.Int64(2), RunMS: row.Int64(3), NetworkBytes: row.Int64(4),
-			Used:      holt.BudgetUse{CPUMS: row.Int64(5) / 1e6, RunMS: row.Int64(6) / 1e6, NetworkBytes: row.Int64(7)},
-			CreatedAt: time.Unix(0, row.Int64(9)).UTC(),
-		}, warned: row.Int64(8) != 0}
+func selectBudgets(tx *db.Tx, condition string, args ...any) (all []budget, err error) {
+	err = selectRows(tx, "budget", condition, args, (*budget).columns, func(b *budget) error {
+		b.Used.CPUMS, b.Used.RunMS = b.cpu/1e6, b.run/1e6
 		b.Exhausted = b.Fullest() >= 1
-		all = append(all, b)
+		all = append(all, *b)
 		return nil
 	})
 	return all, err
 }
 
-// addBudgets puts the budgets that count computers into their records.
+// addBudgets adds to each record the budgets that count it.
 func addBudgets(tx *db.Tx, list []record) error {
-	all, err := budgets(tx, `ORDER BY created, computer`)
+	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for i := range list {
 		for _, b := range all {
 			if b.covers(list[i]) {
@@ -76,19 +55,18 @@ func addBudgets(tx *db.Tx, list []record) error {
 	return err
 }
 
-// solvent refuses to let a computer run for which a budget has nothing left.
-func solvent(tx *db.Tx, r record) error {
-	all, err := budgets(tx, `ORDER BY created, computer`)
+// checkBudgets returns TooMany if a budget that counts a computer is exhausted.
+func checkBudgets(tx *db.Tx, r record) error {
+	all, err := selectBudgets(tx, `ORDER BY created, computer`)
 	for _, b := range all {
 		if b.Exhausted && b.covers(r) {
-			return overdrawn(b.Budget, r.Name)
+			return budgetExhausted(b.Budget, r.Name)
 		}
 	}
 	return err
 }
 
-// overdrawn is the error of an exhausted budget.
-func overdrawn(b holt.Budget, name string) *holt.Error {
+func budgetExhausted(b holt.Budget, name string) *holt.Error {
 	of := "the budget of " + b.Computer
 	if b.Computer != name {
 		of += ", which counts its fork " + name + ","
@@ -102,24 +80,24 @@ func overdrawn(b holt.Budget, name string) *holt.Error {
 	default:
 		what, flag = fmt.Sprintf("%d of %d bytes of traffic", b.Used.NetworkBytes, b.NetworkBytes), "--network-mb N"
 	}
-	e := holt.Errorf(holt.TooMany, "%s is exhausted: %s are used", of, what).
-		WithHint("raise it: holt computer budget %s %s; or take it away: holt computer budget %[1]s --remove", ref, flag)
+	e := holt.Errorf(holt.TooMany, "%s is exhausted: used %s", of, what).
+		WithHint("raise it with holt computer budget %s %s, or remove it with holt computer budget %[1]s --remove", ref, flag)
 	e.Detail = b
 	return e
 }
 
-// reading is what the host says of one machine.
+// reading is what the host reports of one machine.
 type reading struct {
 	machine.Consumption
 	network   int64 // bytes since its computer was made
 	networked bool  // that is known
 }
 
-// process is the machine's identity as a meter keeps it.
+// process identifies the machine's process in a meter.
 func (g reading) process() string { return fmt.Sprintf("%s/%d/%d", g.BootID, g.PID, g.Start) }
 
-// settleMeter counts, as part of a transaction, what a machine has used since the last time, in all budgets that
-// count its computer.
+// settleMeter adds what a machine has used since the last reading to all budgets that count its
+// computer, as part of a transaction.
 func settleMeter(tx *db.Tx, r record, g reading) error {
 	var was reading
 	var process string
@@ -144,13 +122,13 @@ func settleMeter(tx *db.Tx, r record, g reading) error {
 	return setMeter(tx, r.ID, g)
 }
 
-// setMeter says that all before a reading is counted, or not to be.
+// setMeter records a reading as counted.
 func setMeter(tx *db.Tx, id holt.ComputerID, g reading) error {
 	return tx.Exec(`INSERT OR REPLACE INTO meter (computer, process, cpu, age, network) VALUES (?, ?, ?, ?, ?)`,
 		id, g.process(), int64(g.CPU), int64(g.Age), g.network)
 }
 
-// saveBudget writes down what may be used; and, when it begins to count, that nothing is.
+// saveBudget records the limits of a budget and, if it begins, that nothing is used.
 func saveBudget(tx *db.Tx, b holt.Budget, begins bool) error {
 	if begins {
 		if err := tx.Exec(`INSERT OR REPLACE INTO budget (computer, name, cpu_ms, run_ms, network, created) VALUES (?, ?, 0, 0, 0, ?)`,
@@ -162,8 +140,8 @@ func saveBudget(tx *db.Tx, b holt.Budget, begins bool) error {
 		b.ComputerID, b.Computer, b.CPUMS, b.RunMS, b.NetworkBytes, b.Fullest() >= warnAt)
 }
 
-// eraseBudgets removes, as part of a transaction, what nobody needs of budgets once a computer is gone: one that counts
-// its forks stays as long as there are any.
+// eraseBudgets removes the meter of a deleted computer, and budgets that count no computer any
+// more.
 func eraseBudgets(tx *db.Tx, gone holt.ComputerID) error {
 	if err := tx.Exec(`DELETE FROM meter WHERE computer = ?`, gone); err != nil {
 		return err

@@ -20,10 +20,10 @@ const (
 	busyNet   = 1024 // bytes a second, both ways
 
 	leastLook = 200 * time.Millisecond // what is shorter tells nothing
-	shortLook = 500 * time.Millisecond // between two looks, for who waits
+	shortLook = 500 * time.Millisecond // between two looks of one call
 )
 
-// busy is what works in a guest by itself, as far as its agent tells.
+// busy is the activity of a guest that no call causes, as its agent reports it.
 type busy struct {
 	now   func() time.Time
 	ask   func(context.Context) (agent.Activity, error)
@@ -54,8 +54,7 @@ func newBusy(now func() time.Time, l *live) *busy {
 	}}
 }
 
-// look asks the guest what works in it, unless it was asked just now. Who waits for another's question
-// waits no longer than ctx.
+// look asks the guest for its activity, unless it was asked just now.
 func (b *busy) look(ctx context.Context) {
 	select {
 	case b.looking <- struct{}{}:
@@ -85,14 +84,15 @@ func (b *busy) look(ctx context.Context) {
 	b.at, b.told = now, told
 }
 
-// rebooted reports whether the guest has begun to count anew since the last answer. That what it has used became a
-// little less says nothing: the agent's own time, which is left out, is measured, all others' is sampled by the
-// tick; and an interface that goes takes its bytes along. mu is held.
+// rebooted reports whether the guest's counters have restarted since the last answer. A small
+// decrease is normal: the agent's own time is subtracted exactly and other time is sampled, and a
+// removed interface takes its bytes along. mu is held.
 func (b *busy) rebooted(told agent.Activity, now time.Time) bool {
 	return b.told.CPUMS-told.CPUMS > now.Sub(b.at).Milliseconds()
 }
 
-// lookTwice is look and, if nobody has asked a guest that answers within patience, look again after a while.
+// lookTwice is look, twice if there was no answer within patience: activity is the difference of
+// two answers.
 func (b *busy) lookTwice(ctx context.Context, patience time.Duration) {
 	_, stale := b.is(patience)
 	b.look(ctx)
@@ -105,7 +105,7 @@ func (b *busy) lookTwice(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// rest waits until another look tells something.
+// rest waits until another look gives a meaningful difference.
 func (b *busy) rest(ctx context.Context) {
 	timer := time.NewTimer(shortLook)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ func (b *busy) rest(ctx context.Context) {
 	}
 }
 
-// compare returns what was used between the last answer and this one. mu is held.
+// compare returns the activity between the last answer and this one. mu is held.
 func (b *busy) compare(told agent.Activity, now time.Time) (uses []holt.Use) {
 	span := now.Sub(b.at)
 	before := map[string]int64{}
@@ -154,20 +154,20 @@ func (b *busy) since(use holt.Use) time.Time {
 	return b.at
 }
 
-// group is the use that a terminal's processes are, or those that an ended run left.
+// group is the use of a terminal's processes, or of those that an ended run left.
 func (b *busy) group(g agent.GroupActivity, used int64, span time.Duration) (holt.Use, bool) {
 	if id, err := holt.ParseRunID(g.ID); err == nil {
-		return holt.Use{Kind: holt.UseBackground, ID: string(id), Detail: fmt.Sprintf("%s that it left: %s", holt.CountOf(g.Processes, "process"), percent(used, span))}, true
+		return holt.Use{Kind: holt.UseBackground, ID: string(id), Detail: fmt.Sprintf("%s still running after it: %s", holt.CountOf(g.Processes, "process"), percent(used, span))}, true
 	}
 	id, err := holt.ParseTerminalID(g.ID)
 	if err != nil {
 		return holt.Use{}, false
 	}
 	name, ok := b.named(id)
-	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name + ": what runs in it uses " + percent(used, span)}, ok
+	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name + ": its processes use " + percent(used, span)}, ok
 }
 
-// share is how much of one processor was used.
+// busyShare is the used fraction of one processor.
 func busyShare(ms int64, span time.Duration) float64 {
 	return float64(ms) / float64(max(1, span.Milliseconds()))
 }
@@ -190,17 +190,15 @@ func topOf(top []agent.ProcessActivity) string {
 	return ", most by " + strings.Join(names, ", ")
 }
 
-// is returns what works in the guest, which was asked within patience; and why that is not known.
+// is returns the activity of the guest as of at most patience ago, or why it is unknown.
 func (b *busy) is(patience time.Duration) (uses []holt.Use, unknown string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case holt.CodeOf(b.fault) == holt.Unsupported:
-		return nil, "its agent is of an earlier version, which does not say what works in it; stop and start it to have it paused when idle"
 	case b.fault != nil:
-		return nil, "its agent does not answer: " + clip(b.fault.Error())
+		return nil, "the guest agent does not answer: " + clip(b.fault.Error())
 	case !b.known || b.now().Sub(b.at) > patience:
-		return b.uses, "what works in it is not known yet: its agent is asked twice before it is paused"
+		return b.uses, "its activity is not known yet: the guest agent is asked twice before a pause"
 	}
 	return b.uses, ""
 }

@@ -5,36 +5,37 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 )
 
-// Create makes and starts a computer and returns once its guest agent answers
-// and its workspace is mounted. key is the idempotency key, or "". A create
-// that fails, or whose caller leaves, leaves nothing.
+// Create makes and starts a computer, and returns once its guest agent answers and its workspace is
+// mounted. key is the idempotency key, or "". A create that fails, or whose caller leaves, is
+// undone.
 //
-// Errors: InvalidArgument (a bad name, shape, or a disk smaller than the
-// image), NotFound (template or workspace), AlreadyExists (the name),
-// Conflict (the workspace is in use), TooMany (see [table.admit]), OutOfSpace, Unavailable.
+// Errors: InvalidArgument (a bad name, shape, or a disk smaller than the image), NotFound (template
+// or workspace), AlreadyExists (the name), Conflict (the workspace is in use), TooMany (see
+// [table.admit]), OutOfSpace, Unavailable.
 func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
 	spec, err := s.cfg.check(spec)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	ctx, leave, err := s.gate.enter(ctx)
+	ctx, leave, err := s.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Computer{}, err
 	}
 	defer leave()
-	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{
 		Key: key, Method: "computer.create", Request: spec,
-		Act: func(ctx context.Context, claim *Claim) (holt.Computer, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Computer, error) {
 			return s.createFor(ctx, spec, "", claim)
 		},
 		Again: s.Get,
 	})
 }
 
-func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *Claim) (holt.Computer, error) {
+func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *idempotency.Claim) (holt.Computer, error) {
 	img, err := s.cfg.pick(ctx, spec.Template)
 	if err != nil {
 		return holt.Computer{}, err
@@ -48,12 +49,12 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 		return holt.Computer{}, err
 	}
 	r.Job = job
-	unlock, err := s.seats.lock(ctx, r.ID)
+	unlock, err := s.machines.lock(ctx, r.ID)
 	if err != nil {
 		return holt.Computer{}, err
 	}
 	defer unlock()
-	m := &making{s: s, r: r, img: img, claim: claim}
+	m := &transition{s: s, r: r, img: img, claim: claim}
 	steps := append(m.steps(), step{"shape", m.enlarge, nothing}, step{"settle", m.settle, nothing})
 	if err := m.forward(ctx, "create", steps); err != nil {
 		if m.stuck != nil {
@@ -65,7 +66,7 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 	return s.shown(*r), nil
 }
 
-// draft is the record of a computer to be.
+// draft is the record of a new computer.
 func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Image) (*record, error) {
 	r := &record{
 		Computer: holt.Computer{
@@ -96,14 +97,14 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 		if _, err := s.table.find(ctx, spec.Name); err == nil {
 			return r, nil
 		}
-		return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already, and no computer has that name", spec.Name).
-			WithHint("give --workspace %s to work in it, or choose another name", spec.Name)
+		return nil, holt.Errorf(holt.AlreadyExists, "a workspace named %q already exists, and no computer has that name", spec.Name).
+			WithHint("use it with --workspace %s, or choose another name", spec.Name)
 	}
 	return r, nil
 }
 
 // settle records that the computer runs.
-func (m *making) settle(ctx context.Context) error {
+func (m *transition) settle(ctx context.Context) error {
 	now := time.Now().UTC()
 	m.r.State, m.r.Reason, m.r.StartedAt = holt.ComputerRunning, "", &now
 	m.r.Engine = m.s.cfg.Engine.Name()
@@ -115,8 +116,8 @@ func (m *making) settle(ctx context.Context) error {
 
 func nothing(context.Context) error { return nil }
 
-// markFailed records that the computer is half-made and could not be undone.
-func (m *making) markFailed(ctx context.Context, reason error) {
+// markFailed records that the computer is incomplete and could not be undone.
+func (m *transition) markFailed(ctx context.Context, reason error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerFailed, reason.Error()

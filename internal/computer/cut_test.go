@@ -57,14 +57,14 @@ func cutting(t *testing.T, cut func()) *agent.Client {
 func TestCutOff(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, State: holt.RunRunning, StartedAt: time.Now()}
-	w.ok(w.runs.insert(t.Context(), run, nil))
+	w.ok(w.runRows.insert(t.Context(), run, nil))
 	l, _ := stubborn(t)
 	l.id, l.limits.Answer = w.r.ID, time.Minute
 	var cuts int
 	c := cutting(t, func() {
 		if cuts++; cuts == 3 {
-			w.seats.put(w.r.ID, nil)
-			if _, err := w.runs.lose(t.Context(), l.runs.launches.ask(run.ID), run.ID); err != nil {
+			w.machines.put(w.r.ID, nil)
+			if _, err := w.runRows.lose(t.Context(), l.runs.launches.ask(run.ID), run.ID); err != nil {
 				t.Error(err)
 			}
 		}
@@ -73,12 +73,12 @@ func TestCutOff(t *testing.T) {
 	if err := w.Runs().launch(t.Context(), l, run.ID, holt.RunSpec{}); holt.CodeOf(err) != holt.Unavailable {
 		t.Error(err)
 	}
-	if _, err := w.runs.get(t.Context(), run.ID); err != nil || broken(c) {
+	if _, err := w.runRows.get(t.Context(), run.ID); err != nil || broken(c) {
 		t.Errorf("a run that may have begun: %v", err)
 	}
 	cuts = 0
-	w.seats.put(w.r.ID, l)
-	defer w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, l)
+	defer w.machines.put(w.r.ID, nil)
 	if _, err := (&follower{r: w.Runs(), id: run.ID, cuts: mostCuts}).session(t.Context()); holt.CodeOf(err) != holt.Unavailable {
 		t.Errorf("of a guest that does nothing else: %v", err)
 	}

@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
-// Delete ends the machine and removes the computer with its root disk, and
-// with its workspace, and those that restores left, if Create made that. Its forks go on. It goes on
-// when its caller leaves; repeated because the daemon ended meanwhile it names the forks only.
+// Delete ends the machine and removes the computer with its root disk and, if Create made it, its
+// workspace with those that restores left. Its forks stay. It completes even when its caller
+// leaves; a repeat after a crash of the daemon returns only the forks.
 //
 // Errors: NotFound, Conflict (its workspace is mounted on the host).
 func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.DeletedComputer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.DeletedComputer]{
+	return detach(ctx, s.shutdown, func(ctx context.Context) (holt.DeletedComputer, error) {
+		return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.DeletedComputer]{
 			Key: key, Method: "computer.delete", Request: ref,
-			Act: func(ctx context.Context, claim *Claim) (holt.DeletedComputer, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.DeletedComputer, error) {
 				return s.delete(ctx, ref, claim)
 			},
 			Again: func(ctx context.Context, id string) (holt.DeletedComputer, error) {
@@ -29,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, ref, key string) (holt.DeletedComput
 	})
 }
 
-func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.DeletedComputer, err error) {
+func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim) (out holt.DeletedComputer, err error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return out, err
@@ -58,13 +59,13 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	if err := s.table.saveBound(ctx, r, claim); err != nil {
 		return out, err
 	}
-	if l := s.seats.live(r.ID); l != nil && !r.owned && r.Job == "" {
+	if l := s.machines.live(r.ID); l != nil && !r.owned && r.Job == "" {
 		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
-	m := &making{s: s, r: &r}
-	if err := m.unmake(ctx, "delete"); err != nil {
+	m := &transition{s: s, r: &r}
+	if err := m.remove(ctx, "delete"); err != nil {
 		if ctx.Err() != nil {
-			return out, ending() // the next daemon goes on
+			return out, ending() // the next daemon continues
 		}
 		m.markFailed(ctx, err)
 		return out, err
@@ -74,9 +75,9 @@ func (s *Store) delete(ctx context.Context, ref string, claim *Claim) (out holt.
 	return out, nil
 }
 
-// unmake removes all there is of a computer, the last made first.
-func (m *making) unmake(ctx context.Context, verb string) error {
-	m.live = m.s.seats.live(m.r.ID)
-	budgeting{m.s}.last(ctx, m.r.ID)
+// remove undoes all steps of a computer in reverse order.
+func (m *transition) remove(ctx context.Context, verb string) error {
+	m.live = m.s.machines.live(m.r.ID)
+	m.s.budgets.last(ctx, m.r.ID)
 	return m.back(ctx, verb, m.steps())
 }

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
+	"holt/internal/hosterror"
 	"holt/internal/workspace"
 )
 
-// mostDifferent is how many differences of a kind are listed. The others are counted.
+// mostDifferent bounds each list of differences. The rest is counted.
 const mostDifferent = 1000
 
 // What a guest is waited for that is asked what is installed and what runs: by
@@ -27,14 +29,13 @@ const (
 	listedLimit    = 5 * time.Second
 )
 
-// inventoryFile is what was installed and ran at a snapshot, in its directory.
+// inventoryFile is the inventory in a snapshot's directory.
 const inventoryFile = "inventory.json"
 
-// Diff says what must change in one computer or snapshot to make it another: files
-// of the workspace and of the root disk, packages, processes and listening ports.
-// Each is a computer, as it is now, a snapshot, or COMPUTER@SNAPSHOT. All but the workspace
-// it asks a computer's guest; of a snapshot it was asked just before the snapshot was
-// taken, or for a fork just after.
+// Diff returns what must change in one computer or snapshot to make it the other: files of the
+// workspace and of the root disk, packages, processes and listening ports. Each side is a computer,
+// a snapshot, or COMPUTER@SNAPSHOT. For a computer all but the workspace comes from its guest; a
+// snapshot has an inventory that was taken just before it, or for a fork just after.
 //
 // Errors: NotFound, Conflict (several snapshots have that name), Timeout.
 func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerDiff, err error) {
@@ -44,9 +45,9 @@ func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerD
 			return d, err
 		}
 	}
-	var listed [2]holt.Inventory
+	var savedInventory [2]holt.Inventory
 	for i := range sides {
-		if listed[i], err = m.inventory(ctx, &sides[i]); err != nil {
+		if savedInventory[i], err = m.inventory(ctx, &sides[i]); err != nil {
 			return d, err
 		}
 	}
@@ -55,10 +56,10 @@ func (m *Snapshots) Diff(ctx context.Context, from, to string) (d holt.ComputerD
 		return d, err
 	}
 	if d.From.Unlisted+d.To.Unlisted != "" {
-		listed, d.Unlisted = [2]holt.Inventory{}, true
+		savedInventory, d.Unlisted = [2]holt.Inventory{}, true
 	}
-	diffInventories(&d, listed[0], listed[1])
-	diffRootFiles(&d, listed[0], listed[1])
+	diffInventories(&d, savedInventory[0], savedInventory[1])
+	diffRootFiles(&d, savedInventory[0], savedInventory[1])
 	return d, nil
 }
 
@@ -70,7 +71,7 @@ type diffSide struct {
 	snapshot *snapshot // nil: the computer as it is now
 }
 
-// diffSide finds out what is meant.
+// diffSide resolves one side.
 func (m *Snapshots) diffSide(ctx context.Context, ref string) (side diffSide, err error) {
 	var of snapshot
 	if side.r, err = m.s.table.find(ctx, ref); holt.CodeOf(err) == holt.NotFound {
@@ -95,7 +96,7 @@ func (m *Snapshots) diffSide(ctx context.Context, ref string) (side diffSide, er
 	return side, err
 }
 
-// at names the state of the workspace.
+// at is the checkpoint of the workspace to compare.
 func (d diffSide) at() string {
 	if d.snapshot != nil {
 		return d.snapshot.checkpoint()
@@ -103,13 +104,13 @@ func (d diffSide) at() string {
 	return holt.Live
 }
 
-// inventory returns what is known of a side; it says in the side why that is nothing.
+// inventory returns the inventory of a side, or sets the side's Unlisted to why there is none.
 func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inventory, err error) {
 	id := side.r.snapshot
 	if side.snapshot != nil {
 		id = side.snapshot.ID
 	} else if side.r.State != holt.ComputerPaused {
-		l := m.s.seats.live(side.r.ID)
+		l := m.s.machines.live(side.r.ID)
 		if l == nil || side.r.State != holt.ComputerRunning {
 			side.Unlisted = fmt.Sprintf("%s is %s", side.r.Name, side.r.State)
 			return inv, nil
@@ -118,7 +119,7 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 			if ctx.Err() != nil {
 				return inv, gone(ctx)
 			}
-			side.Unlisted = "the guest did not tell: " + err.Error()
+			side.Unlisted = "the guest did not answer: " + err.Error()
 			return holt.Inventory{}, nil
 		}
 		side.At = &inv.At
@@ -126,26 +127,26 @@ func (m *Snapshots) inventory(ctx context.Context, side *diffSide) (inv holt.Inv
 	}
 	b, err := os.ReadFile(filepath.Join(m.s.snapshots.path(id), inventoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		side.Unlisted = "nothing was listed when the snapshot was taken"
+		side.Unlisted = "the snapshot has no inventory"
 		if side.snapshot != nil && side.snapshot.Stopped {
 			side.Unlisted = side.r.Name + " was stopped"
 		} else if side.snapshot != nil && side.snapshot.Kind == holt.SnapshotOfFork {
-			side.Unlisted = "it was taken for a fork, and what ran was not listed just after it, or is not yet"
+			side.Unlisted = "the snapshot was taken for a fork, and its inventory is not there yet or could not be taken"
 		}
 		return inv, nil
 	}
 	if err != nil {
-		return inv, HostError(fmt.Errorf("read what was listed at a snapshot: %w", err))
+		return inv, hosterror.Full(fmt.Errorf("read inventory of snapshot: %w", err))
 	}
 	if err := json.Unmarshal(b, &inv); err != nil {
-		side.Unlisted = "what was listed at the snapshot cannot be read: " + err.Error()
+		side.Unlisted = "the inventory of the snapshot cannot be read: " + err.Error()
 		return holt.Inventory{}, nil
 	}
 	side.At = &inv.At
 	return inv, nil
 }
 
-// inventory asks the guest what is installed and what runs in it.
+// inventory asks the guest what is installed and running.
 func (l *live) inventory(ctx context.Context) (holt.Inventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryLimit)
 	defer cancel()
@@ -156,9 +157,8 @@ func (l *live) inventory(ctx context.Context) (holt.Inventory, error) {
 	return c.Inventory(ctx)
 }
 
-// listed asks for what runs when a snapshot is taken. That a guest does not say so is no
-// reason not to take it.
-func (l *live) listed(ctx context.Context) []byte {
+// savedInventory is the inventory for a snapshot, encoded; nil if the guest does not answer.
+func (l *live) savedInventory(ctx context.Context) []byte {
 	c, _, err := l.state()
 	if c != nil {
 		ctx, cancel := context.WithTimeout(ctx, listedLimit)
@@ -172,31 +172,31 @@ func (l *live) listed(ctx context.Context) []byte {
 		}
 	}
 	if ctx.Err() == nil {
-		l.log.WarnContext(ctx, "what runs was not listed for a snapshot", "computer", l.id, "err", err)
+		l.log.WarnContext(ctx, "take inventory for a snapshot", "computer", l.id, "err", err)
 	}
 	return nil
 }
 
-// listSoon lists what runs in a computer that goes on after a snapshot, beside what is
-// done with that: nobody waits for it. A guest that does not tell, a snapshot that goes at
-// once and a daemon that dies leave it without, which a comparison says.
-func (s memory) listSoon(l *live, id holt.SnapshotID) {
+// saveInventoryLater takes the inventory of a computer just after a snapshot for a fork, in the
+// background. A guest that does not answer, a deleted snapshot and a crash leave the snapshot
+// without one.
+func (s *snapshotter) saveInventoryLater(l *live, id holt.SnapshotID) {
 	l.spawn(func() {
-		listed := l.listed(l.ctx)
-		if listed == nil {
+		savedInventory := l.savedInventory(l.ctx)
+		if savedInventory == nil {
 			return
 		}
-		unlock, err := s.seats.lock(l.ctx, l.id) // who removes the snapshot has it
+		unlock, err := s.machines.lock(l.ctx, l.id) // a removal of the snapshot holds it
 		if err != nil {
 			return
 		}
 		defer unlock()
 		path := filepath.Join(s.snapshots.path(id), inventoryFile)
-		if err = os.WriteFile(path+fetching, listed, 0o600); err == nil {
-			err = os.Rename(path+fetching, path)
+		if err = os.WriteFile(path+archive.Fetching, savedInventory, 0o600); err == nil {
+			err = os.Rename(path+archive.Fetching, path)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.log.Warn("what runs was not kept for a snapshot", "computer", l.id, "snapshot", id, "err", err)
+			l.log.Warn("save inventory of snapshot", "computer", l.id, "snapshot", id, "err", err)
 		}
 	})
 }
@@ -205,9 +205,9 @@ func (m *Snapshots) diffFiles(ctx context.Context, from, to diffSide) (out holt.
 	out.Changes = []holt.Change{}
 	var ws [2]*workspace.Workspace
 	for i, side := range []diffSide{from, to} {
-		if l := m.s.seats.live(side.r.ID); l != nil && side.snapshot == nil {
+		if l := m.s.machines.live(side.r.ID); l != nil && side.snapshot == nil {
 			if err := l.flush(ctx); err != nil {
-				l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
+				l.log.Debug("flush guest", "computer", l.id, "err", err)
 			}
 		}
 		w, release, err := m.s.cfg.Workspaces.View(ctx, side.in)
@@ -217,7 +217,7 @@ func (m *Snapshots) diffFiles(ctx context.Context, from, to diffSide) (out holt.
 		defer release()
 		ws[i] = w
 	}
-	d, err := workspace.Story{W: ws[0]}.Across(ctx, from.at(), ws[1], to.at())
+	d, err := workspace.History{W: ws[0]}.Across(ctx, from.at(), ws[1], to.at())
 	switch holt.CodeOf(err) {
 	case holt.InvalidArgument, holt.Conflict:
 		out.Unrelated = err.Error()
@@ -265,7 +265,7 @@ func diffInventories(d *holt.ComputerDiff, a, b holt.Inventory) {
 	p.Omitted, o.Omitted = more[0]+more[1], more[2]+more[3]
 }
 
-// apart says what is in a only, in b only, and how much is in both.
+// apart returns what only a has, what only b has, and how many both have.
 func apart[T any](a, b []T, key func(T) any) (gone, came []T, same int) {
 	gone, came = []T{}, []T{}
 	in := map[any]bool{}
@@ -288,7 +288,7 @@ func apart[T any](a, b []T, key func(T) any) (gone, came []T, same int) {
 	return gone, came, same
 }
 
-// firstOf returns what of a list is told, and how much is not.
+// firstOf bounds a list, and counts the rest.
 func firstOf[T any](all []T) ([]T, int) {
 	n := min(len(all), mostDifferent)
 	return all[:n], len(all) - n

@@ -106,7 +106,7 @@ func TestDiffRootFiles(t *testing.T) {
 	if f := got.RootFiles; f.Unlisted != "curie: why" || f.Changes == nil || f.Counts.Total() > 0 {
 		t.Errorf("%+v", f)
 	}
-	if diffRootFiles(&got, holt.Inventory{}, a); got.RootFiles.Unlisted != "einstein: its guest did not list them" {
+	if diffRootFiles(&got, holt.Inventory{}, a); got.RootFiles.Unlisted != "einstein: the guest did not list them" {
 		t.Errorf("%+v", got.RootFiles)
 	}
 }

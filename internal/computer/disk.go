@@ -11,42 +11,28 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"holt"
+	"holt/internal/computer/archive"
+	"holt/internal/hosterror"
 	"holt/internal/store/db"
 )
 
-// DiskSchema gives root disks a table: one may be laid over another, which from
-// then on is frozen, and be needed for longer than its computer.
-const DiskSchema = `
-CREATE TABLE disk (
-	id      TEXT PRIMARY KEY,
-	parent  TEXT NOT NULL,    -- the disk that it is laid over; '': the image's root
-	image   TEXT NOT NULL,    -- digest of the root beneath all
-	created INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX disk_parent ON disk (parent);
-ALTER TABLE computer ADD COLUMN disk TEXT NOT NULL DEFAULT ''; -- the one it writes to; '' without a root disk
-`
-
-// stoodOn are the disks that something stands on.
+// stoodOn selects the disks that a computer, snapshot or restore uses directly.
 const stoodOn = `SELECT disk FROM computer UNION SELECT disk FROM snapshot UNION SELECT next FROM snapshot UNION SELECT disk FROM restore UNION SELECT before FROM restore`
 
-// neededDisks are those, each with all beneath it.
+// neededDisks adds all disks beneath those.
 const neededDisks = `
 WITH RECURSIVE needed(id) AS (` + stoodOn + `
 	UNION SELECT parent FROM disk JOIN needed USING (id))`
 
-// disks are the root disks: a directory with one file for each row of the table
-// disk. A row is written before its file is made, in the transaction that makes
-// somebody need it, and removed after its file: so nothing is there without a
-// name. What nobody needs is removed by collect.
+// disks is the ledger of the root disks: one row and one file each. A row is written before its
+// file, in the transaction that makes the disk needed, and removed after it, so every file has a
+// row. collect removes disks that nothing needs.
 type disks struct {
-	d     *db.DB
-	dir   string
-	vault vault // has those that stored snapshots need
-	log   *slog.Logger
+	d       *db.DB
+	dir     string
+	archive *archive.Archive // has those that stored snapshots need
+	log     *slog.Logger
 
 	collecting sync.Mutex
 	still      sync.Mutex // held while frozen disks are read for the archive, or merged
@@ -55,13 +41,13 @@ type disks struct {
 // path is the file of a disk.
 func (k *disks) path(id holt.DiskID) string { return filepath.Join(k.dir, string(id)+".qcow2") }
 
-// insert makes the row of a disk that is laid over another, or over the image's root.
+// insert adds the row of a disk over parent, or over the image if that is "".
 func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
 	return tx.Exec(`INSERT INTO disk (id, parent, image, created, space) VALUES (?1, ?2, ?3, ?4, ?1)`, id, parent, image, time.Now().UnixNano())
 }
 
-// collect removes the disks that neither a computer nor a snapshot needs, nor a disk
-// that is needed. It returns how many bytes that freed. One that cannot be removed keeps no other.
+// collect removes the disks that no computer or snapshot needs, directly or beneath another disk.
+// It returns how many bytes that freed. It continues after a disk that cannot be removed.
 func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
@@ -71,13 +57,13 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	}
 	var stay []error
 	for _, l := range unneeded {
-		bytes := allocated(k.path(l.id))
+		bytes := archive.Allocated(k.path(l.id))
 		if err := os.Remove(k.path(l.id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			stay = append(stay, fmt.Errorf("remove root disk: %w", err))
 			continue
 		}
 		freed += bytes
-		k.vault.dropOrSay(ctx, string(l.space))
+		k.archive.TryDrop(ctx, string(l.space))
 		if err := writeSync(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk WHERE id = ?`, l.id) }); err != nil {
 			return freed, err
 		}
@@ -85,13 +71,13 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	return freed, errors.Join(stay...)
 }
 
-// layer is one disk of several.
+// layer is one disk of a chain.
 type layer struct {
 	id    holt.DiskID
 	space holt.DiskID // its name in the archive
 }
 
-// chain returns a disk and all beneath it, the image's root left out; none of "".
+// chain returns a disk and all beneath it, without the image; none for "".
 func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]layer, error) {
 	return k.layers(ctx, `WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL SELECT parent, depth + 1 FROM disk JOIN chain USING (id))
 		SELECT id, space FROM disk JOIN chain USING (id) ORDER BY depth`, id)
@@ -103,45 +89,36 @@ const (
 	baseFile = "base" // what it is laid over, if that is the disk of a template's snapshot: no other host has the same
 )
 
-// store puts a frozen disk into the archive, unless it is there, and returns by how
-// many bytes packs grew. base is the file that is to be its [baseFile], or "".
+// store archives a frozen disk, unless it is archived, and returns by how many bytes packs grew.
+// base is the path of its [baseFile], or "".
 func (k *disks) store(ctx context.Context, l layer, base, image string) (grown int64, err error) {
-	a := about{Disk: l.space, Image: image}
+	a := archive.About{Disk: l.space, Image: image}
 	for _, one := range []struct{ name, path string }{{baseFile, base}, {diskFile, k.path(l.id)}} {
 		if one.path == "" {
 			continue
 		}
-		f, n, err := k.vault.store(ctx, string(l.space), one.path, one.name)
+		f, n, err := k.archive.Put(ctx, string(l.space), one.path, one.name)
 		a.Files, grown = append(a.Files, f), grown+n
 		if err != nil {
 			return grown, err
 		}
 	}
-	_, err = k.vault.has(ctx, string(l.space), aboutPart)
-	if code := holt.CodeOf(err); code == holt.NotFound || code == holt.Corrupt {
-		err = k.vault.finish(ctx, string(l.space), a)
+	err = k.archive.Finished(ctx, string(l.space))
+	if archive.Incomplete(err) {
+		err = k.archive.Finish(ctx, string(l.space), a)
 	}
 	return grown, err
 }
 
-// dropLeft drops what no snapshot in the archive needs any more.
+// dropLeft drops disks from the archive that no archived snapshot needs any more.
 func (k *disks) dropLeft(ctx context.Context) error {
 	left, err := k.list(ctx, `SELECT space FROM disk_left WHERE NOT EXISTS (SELECT 1 FROM snapshot WHERE `+outdated+`)`)
 	for i := 0; i < len(left) && err == nil; i++ {
-		if err = k.vault.drop(ctx, string(left[i])); err == nil {
+		if err = k.archive.Drop(ctx, string(left[i])); err == nil {
 			err = write(ctx, k.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM disk_left WHERE space = ?`, left[i]) })
 		}
 	}
 	return err
-}
-
-// allocated is what a file takes of the host's disk, bytes; 0 without one.
-func allocated(path string) int64 {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return 0
-	}
-	return st.Blocks * 512
 }
 
 func (k *disks) layers(ctx context.Context, sql string, args ...any) (all []layer, err error) {
@@ -170,15 +147,14 @@ func (k *disks) list(ctx context.Context, sql string, args ...any) (ids []holt.D
 	return ids, nil
 }
 
-// tidy removes what a killed daemon left: disks that nobody needs, and files
-// that are no disk's. Nothing else uses the disks yet. What cannot be removed the next
-// daemon tries again.
+// tidy removes unused disks and files without a row, which a crash may leave. It is called before
+// anything uses the disks.
 func (k *disks) tidy(ctx context.Context) error {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return HostError(fmt.Errorf("make directory of root disks: %w", err))
+		return hosterror.Full(fmt.Errorf("make directory of root disks: %w", err))
 	}
 	if _, err := k.collect(ctx); err != nil {
-		k.log.ErrorContext(ctx, "remove root disks that nothing needs", "err", err)
+		k.log.ErrorContext(ctx, "remove unused root disks", "err", err)
 	}
 	known, err := k.list(ctx, `SELECT id FROM disk`)
 	if err != nil {
@@ -195,7 +171,7 @@ func (k *disks) tidy(ctx context.Context) error {
 	for _, e := range entries {
 		if !has[e.Name()] {
 			if err := os.RemoveAll(filepath.Join(k.dir, e.Name())); err != nil {
-				k.log.ErrorContext(ctx, "remove root disk without a name", "file", e.Name(), "err", err)
+				k.log.ErrorContext(ctx, "remove file that is no root disk on record", "file", e.Name(), "err", err)
 			}
 		}
 	}

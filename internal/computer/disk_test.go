@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
@@ -17,7 +18,7 @@ import (
 // it, also when the daemon is killed in between.
 func TestDisksThatAreNeededStay(t *testing.T) {
 	_, d := openKeys(t)
-	k := &disks{d: d, dir: filepath.Join(t.TempDir(), "disks")}
+	k := &disks{d: d, dir: filepath.Join(t.TempDir(), "disks"), archive: &archive.Archive{}}
 	if err := k.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestWhatCannotBeRemovedStays(t *testing.T) {
 	if _, err := os.Lstat(full); err != nil {
 		t.Error(err)
 	}
-	if err := (&making{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
+	if err := (&transition{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
 		t.Errorf("what became of a resume is recorded: %v", err)
 	}
 	w.cfg.Engine, w.cfg.Templates = &planned{}, t.TempDir()

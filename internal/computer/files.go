@@ -8,16 +8,19 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
-// defaultUser is who runs what names no user.
+// defaultUser runs what names no user.
 const defaultUser = "agent"
 
-// Files is the files of computers, through their guest agents: as root sees
-// them. Paths are absolute and are cleaned before use. A stopped computer is
-// started first, unless what is only read lies in its workspace.
-type Files struct{ s *Store }
+// Files is the files of computers through their guest agents, as root sees them. Paths are absolute
+// and are cleaned before use. A stopped computer is started first, except to read its workspace.
+type Files struct {
+	*registry
+	waker *waker
+}
 
 // Stat describes a file; it does not follow a symlink at the end of path.
 func (f *Files) Stat(ctx context.Context, computer, path string) (holt.FileInfo, error) {
@@ -47,7 +50,7 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 		return err
 	}
 	if off < 0 {
-		return holt.Errorf(holt.InvalidArgument, "a file cannot be read from offset %d", off)
+		return holt.Errorf(holt.InvalidArgument, "invalid offset %d: the minimum is 0", off)
 	}
 	stopped, err := f.offline(ctx, computer, p, func(files workspace.Files) error { return files.Read(ctx, p, off, n, w) })
 	if stopped || err != nil {
@@ -59,15 +62,16 @@ func (f *Files) Read(ctx context.Context, computer, path string, off, n int64, w
 	})
 }
 
-// Write gives a file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps its
-// inode, owner, mode and attributes, as far as spec does not name others.
+// Write replaces the content of a file once all of r has arrived; an error of r leaves the old
+// content. An existing file keeps its inode, owner, mode and attributes, except for those that spec
+// names.
 func (f *Files) Write(ctx context.Context, computer, name string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
 	p, err := cleanPath(name)
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
 	if p == "/" {
-		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file in it, as /home/agent/notes.md")
+		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "/ is a directory, not a file").WithHint("name a file, for example /home/agent/notes.md")
 	}
 	if mode := max(spec.Mode, spec.NewMode); mode > 0o7777 {
 		return holt.FileInfo{}, badMode(mode)
@@ -92,9 +96,9 @@ func (f *Files) Mkdir(ctx context.Context, computer string, spec holt.MkdirSpec,
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.mkdir", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			if err := f.mkdir(ctx, computer, spec); err != nil {
 				return holt.FileInfo{}, err
 			}
@@ -121,9 +125,9 @@ func (f *Files) Symlink(ctx context.Context, computer string, spec holt.SymlinkS
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
-	return Once(ctx, f.s.cfg.Keys, Call[holt.FileInfo]{
+	return idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[holt.FileInfo]{
 		Key: key, Method: "file.symlink", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (holt.FileInfo, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) {
 			err := f.change(ctx, computer, "link "+p, true, func(ctx context.Context, c *agent.Client) error {
 				return c.Symlink(ctx, p, string(spec.Target), spec.User)
 			})
@@ -147,11 +151,11 @@ func (f *Files) Remove(ctx context.Context, computer, name string, recursive boo
 	}
 	if p == "/" || p == workspace.Home {
 		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", p).
-			WithHint("remove what is in it, or delete the computer")
+			WithHint("remove the files in it, or delete the computer")
 	}
-	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.remove", Request: []any{computer, p, recursive}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.streamChange(ctx, computer, "remove "+p, func(ctx context.Context, c *agent.Client, dog *watchdog) error {
 				if recursive { // the agent calls it done when nothing is there
 					if _, err := c.Stat(ctx, p); err != nil {
@@ -176,9 +180,9 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	if err != nil {
 		return err
 	}
-	_, err = Once(ctx, f.s.cfg.Keys, Call[struct{}]{
+	_, err = idempotency.Once(ctx, f.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "file.rename", Request: []any{computer, spec},
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			return struct{}{}, f.change(ctx, computer, "rename "+from, false, func(ctx context.Context, c *agent.Client) error {
 				return c.Rename(ctx, from, to)
 			})
@@ -187,14 +191,14 @@ func (f *Files) Rename(ctx context.Context, computer string, spec holt.RenameSpe
 	return err
 }
 
-// use returns the machine of a computer, woken if need be, which is in use until done is called.
+// use returns the machine of a computer, woken if necessary and in use until done is called.
 func (f *Files) use(ctx context.Context, computer, what string) (l *live, done func(), err error) {
-	_, l, done, err = waking{f.s}.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
+	_, l, done, err = f.waker.use(ctx, computer, holt.Use{Kind: holt.UseFiles, Detail: what})
 	return l, done, err
 }
 
-// ask calls act with the agent of a computer, woken if need be; what says what for, repeat
-// that it does no harm twice.
+// ask calls act with the guest agent of a computer. what describes the use; repeat allows a second
+// attempt.
 func (f *Files) ask(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -204,7 +208,7 @@ func (f *Files) ask(ctx context.Context, computer, what string, repeat bool, act
 	return l.do(ctx, l.limits.Answer, repeat, act)
 }
 
-// change is ask for what changes files: that is attributed to the caller.
+// change is ask for a change of files, which is attributed to the caller.
 func (f *Files) change(ctx context.Context, computer, what string, repeat bool, act func(context.Context, *agent.Client) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -217,16 +221,16 @@ func (f *Files) change(ctx context.Context, computer, what string, repeat bool, 
 	return f.noSpace(ctx, computer, err)
 }
 
-// mark begins an operation of the caller's in a guest; "": nobody's.
+// mark returns the mark that attributes changes of the guest's files to the caller until done is
+// called; "": nobody.
 func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
-	if f.s.cfg.Writer == nil {
+	if f.cfg.Writer == nil {
 		return "", func() {}
 	}
-	return l.marks.begin(f.s.cfg.Writer(ctx))
+	return l.marks.begin(f.cfg.Writer(ctx))
 }
 
-// stream is ask for what takes as long as it takes: it is ended when the guest
-// stalls, not after a fixed time.
+// stream is ask for a transfer: it ends when the guest stalls, not after a fixed time.
 func (f *Files) stream(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -236,7 +240,7 @@ func (f *Files) stream(ctx context.Context, computer, what string, act func(cont
 	return l.stream(ctx, act)
 }
 
-// streamChange is stream for what changes files: that is attributed to the caller.
+// streamChange is stream for a change of files, which is attributed to the caller.
 func (f *Files) streamChange(ctx context.Context, computer, what string, act func(context.Context, *agent.Client, *watchdog) error) error {
 	l, used, err := f.use(ctx, computer, what)
 	if err != nil {
@@ -265,14 +269,14 @@ func (l *live) stream(ctx context.Context, act func(context.Context, *agent.Clie
 	case ctx.Err() != nil:
 		return gone(ctx)
 	case bounded.Err() != nil || cut(c, err) && holt.CodeOf(err) == holt.Unavailable:
-		return silent(err)
+		return notAnswering(err)
 	default:
 		return err
 	}
 }
 
-// watchdog ends a transfer in which the guest has not moved for a while. The
-// caller's own time does not count.
+// watchdog ends a transfer in which the guest makes no progress. The caller's own time does not
+// count.
 type watchdog struct {
 	limit time.Duration
 	timer *time.Timer
@@ -285,7 +289,7 @@ func newWatchdog(limit time.Duration, bark func()) *watchdog {
 func (w *watchdog) feed() { w.timer.Reset(w.limit) }
 func (w *watchdog) hold() { w.timer.Stop() }
 
-// fedWriter passes on what came from the guest.
+// fedWriter writes data from the guest.
 type fedWriter struct {
 	w   io.Writer
 	dog *watchdog
@@ -297,8 +301,8 @@ func (f *fedWriter) Write(p []byte) (int, error) {
 	return f.w.Write(p)
 }
 
-// fedReader passes on what goes to the guest. At the end the guest writes it to its disk, once or twice, and says nothing
-// meanwhile: it gets time for that by how much it is, up to longestEnd.
+// fedReader reads data for the guest. At the end the guest syncs it without a sign of progress: it
+// gets time in proportion to the size, up to longestEnd.
 type fedReader struct {
 	r    io.Reader
 	dog  *watchdog

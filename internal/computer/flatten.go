@@ -11,23 +11,29 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
 )
 
-// flattening keeps chains of root disks short: each snapshot, fork, pause and
-// resume adds one. A disk that is needed by nothing but one that is laid over it
-// is merged with that one, in one of two ways.
+// flattener keeps chains of root disks short: each snapshot, fork, pause and resume adds a disk. A
+// disk that only one other disk needs is merged with that one, in one of two ways.
 //
-// In place, where no computer that has them beneath it runs, and nothing of them is in the
-// archive, or on its way there: the smaller is copied into the larger. Whoever starts one of those
-// computers meanwhile ends the merge, which is begun anew when one rests again.
+// In place, while no computer over them runs and none of them is archived or about to be: the
+// smaller is copied into the larger. Starting such a computer cancels the merge, which is repeated
+// when the computer is at rest again.
 //
-// By a copy otherwise, once there are stackedDisks: what they show is made into one disk beside
-// them, which then takes their place. Machines that run open it, and the archive gets it.
-type flattening struct{ s *Store }
+// By a copy otherwise, once there are stackedDisks: a new disk with their content replaces them.
+// Running machines reopen it, and the archive gets it.
+type flattener struct {
+	*registry
+	disks   *disks
+	merged  notification // there may be merged disks to archive
+	stacked int          // stackedDisks, but in tests
+}
 
-// stackedDisks are merged by a copy, which costs as much as they hold: more seldom is cheaper,
-// and more disks are slower to read.
+// stackedDisks are merged by one copy. A copy costs as much as they hold, and more disks are slower
+// to read.
 const stackedDisks = 8
 
 const (
@@ -39,7 +45,7 @@ const (
 	reopenLimit = 20 * time.Second
 )
 
-// tries are what came to nothing, by the disk over a stack.
+// tries remembers failures by the disk over a stack.
 type tries struct {
 	said  map[holt.DiskID]string
 	again map[holt.DiskID]time.Time // not before then
@@ -47,26 +53,25 @@ type tries struct {
 
 func newTries() tries { return tries{map[holt.DiskID]string{}, map[holt.DiskID]time.Time{}} }
 
-// run merges whenever there may be something to merge, until ctx ends.
-func (f flattening) run(ctx context.Context) {
+// run merges disks whenever some may be mergeable, until ctx ends.
+func (f *flattener) run(ctx context.Context) {
 	for was := newTries(); ctx.Err() == nil; {
 		f.all(ctx, was)
 		select {
-		case <-f.s.seats.idle:
+		case <-f.machines.idle:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// all merges what can be merged now. What cannot is said once, and tried again
-// when a verb has ended.
-func (f flattening) all(ctx context.Context, was tries) {
+// all merges what can be merged now. A failure is logged once, and retried when a verb has ended.
+func (f *flattener) all(ctx context.Context, was tries) {
 	for again := true; again && ctx.Err() == nil; {
 		again = false
 		marked, err := f.settle(ctx, was)
 		var stacks []stack
 		if err == nil {
-			stacks, err = f.s.disks.stacks(ctx)
+			stacks, err = f.disks.stacks(ctx)
 		}
 		if err != nil {
 			f.say(ctx, was, "", err)
@@ -76,7 +81,7 @@ func (f flattening) all(ctx context.Context, was tries) {
 				continue // it is not settled
 			}
 			done, err := f.inPlace(ctx, st.lowest())
-			if err == nil && !done && len(st.disks) >= f.s.stacked && time.Now().After(was.again[st.over]) {
+			if err == nil && !done && len(st.disks) >= f.stacked && time.Now().After(was.again[st.over]) {
 				if done, err = f.byCopy(ctx, st.entire()); err != nil {
 					was.again[st.over] = time.Now().Add(copyAgain)
 				}
@@ -89,21 +94,21 @@ func (f flattening) all(ctx context.Context, was tries) {
 	}
 }
 
-func (f flattening) say(ctx context.Context, was tries, over holt.DiskID, err error) {
+func (f *flattener) say(ctx context.Context, was tries, over holt.DiskID, err error) {
 	if ctx.Err() == nil && was.said[over] != err.Error() {
 		was.said[over] = err.Error()
-		f.s.log.WarnContext(ctx, "merge root disks", "beneath", over, "err", err)
+		f.log.WarnContext(ctx, "merge root disks", "beneath", over, "err", err)
 	}
 }
 
-// inPlace merges two disks, unless a computer that needs them runs, or is about to.
-func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error) {
-	k := f.s.disks
+// inPlace merges two disks, unless a computer that needs them runs or is about to.
+func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error) {
+	k := f.disks
 	if !k.still.TryLock() {
-		return false, nil // whoever has it stores disks, and says when it has done so
+		return false, nil // disks are being archived, which ends with a notification
 	}
 	defer k.still.Unlock()
-	archived, err := k.list(ctx, archivedOver, m.into, f.s.cfg.Archive != nil)
+	archived, err := k.list(ctx, archivedOver, m.into, f.cfg.Archive != nil)
 	if err != nil || len(archived) > 0 {
 		return false, err
 	}
@@ -118,44 +123,44 @@ func (f flattening) inPlace(ctx context.Context, m merge) (done bool, err error)
 		return false, nil
 	}
 	over, under := k.path(m.into), k.path(m.under[0])
-	before := allocated(over) + allocated(under)
+	before := archive.Allocated(over) + archive.Allocated(under)
 	if err = k.mark(bounded, m.into); err == nil {
-		err = f.s.cfg.point("flatten/disk")
+		err = f.cfg.failpoint("flatten/disk")
 	}
 	if err == nil {
-		err = f.s.cfg.Engine.MergeDisk(bounded, over, under)
+		err = f.cfg.Engine.MergeDisk(bounded, over, under)
 	}
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			return false, nil // somebody wants to go on
+			return false, nil // a computer is being started
 		}
 		return false, err
 	}
-	if err := f.s.cfg.point("flatten/row"); err != nil {
+	if err := f.cfg.failpoint("flatten/row"); err != nil {
 		return false, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := f.record(ctx, m); err != nil {
 		return false, err
 	}
-	f.s.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-allocated(over))
+	f.log.InfoContext(ctx, "root disks merged", "disk", m.into, "freed", before-archive.Allocated(over))
 	return true, k.unmark(ctx, m.into)
 }
 
-// flattenedSuffix is added to the path of a disk that the one there is to be replaced with.
+// flattenedSuffix is the suffix of a copy that is to replace a disk.
 const flattenedSuffix = ".flat"
 
-// byCopy merges disks whatever runs over them.
-func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) {
-	k := f.s.disks
+// byCopy merges disks that may be in use.
+func (f *flattener) byCopy(ctx context.Context, m merge) (done bool, err error) {
+	k := f.disks
 	path, began, before := k.path(m.into), time.Now(), int64(0)
 	for _, id := range append(slices.Clone(m.under), m.into) {
-		before += allocated(k.path(id))
+		before += archive.Allocated(k.path(id))
 	}
-	if err := f.s.cfg.point("flatten/copy"); err != nil {
+	if err := f.cfg.failpoint("flatten/copy"); err != nil {
 		return false, err
 	}
-	if err := f.s.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
+	if err := f.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
 		return false, err
 	}
 	defer os.Remove(path + flattenedSuffix)
@@ -167,7 +172,7 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	if done, err = f.replace(ctx, m, users); err != nil || !done {
 		return false, err
 	}
-	f.s.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-allocated(path), "ms", time.Since(began).Milliseconds())
+	f.log.InfoContext(ctx, "root disks merged into one", "disk", m.into, "disks", len(m.under)+1, "freed", before-archive.Allocated(path), "ms", time.Since(began).Milliseconds())
 	ctx = context.WithoutCancel(ctx)
 	if err := f.reopen(ctx, users); err != nil {
 		return false, err
@@ -175,9 +180,9 @@ func (f flattening) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	return true, k.unmark(ctx, m.into)
 }
 
-// replace puts the copy in its place, unless the disks have gone, or are about to.
-func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerID) (done bool, err error) {
-	k := f.s.disks
+// replace moves the copy into place, unless the disks have been removed meanwhile.
+func (f *flattener) replace(ctx context.Context, m merge, users []holt.ComputerID) (done bool, err error) {
+	k := f.disks
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
 	if there, err := k.mergeable(ctx, m); err != nil || !there || len(users) == 0 {
@@ -192,18 +197,18 @@ func (f flattening) replace(ctx context.Context, m merge, users []holt.ComputerI
 		err = machine.Sync(k.dir)
 	}
 	if err != nil {
-		return false, HostError(fmt.Errorf("replace root disk: %w", err))
+		return false, hosterror.Full(fmt.Errorf("replace root disk: %w", err))
 	}
-	if err := f.s.cfg.point("flatten/replaced"); err != nil {
+	if err := f.cfg.failpoint("flatten/replaced"); err != nil {
 		return false, err
 	}
 	return true, f.record(context.WithoutCancel(ctx), m)
 }
 
-// record writes down that a merge was done, and removes what it left. Files go behind their
-// rows: what they held is in the one that stays.
-func (f flattening) record(ctx context.Context, m merge) error {
-	k := f.s.disks
+// record records a merge and removes the merged files. They go after their rows: their content is
+// in the file that stays.
+func (f *flattener) record(ctx context.Context, m merge) error {
+	k := f.disks
 	if len(m.under) == 0 {
 		return nil // it was written down
 	}
@@ -212,24 +217,24 @@ func (f flattening) record(ctx context.Context, m merge) error {
 	}
 	for _, id := range m.under {
 		if err := os.Remove(k.path(id)); err != nil && !os.IsNotExist(err) {
-			f.s.log.WarnContext(ctx, "a merged root disk is removed when the daemon starts again", "disk", id, "err", err)
+			f.log.WarnContext(ctx, "remove merged root disk; the next start of the daemon will retry", "disk", id, "err", err)
 		}
 	}
-	f.s.keeper.work.ring()
+	f.merged.notify()
 	return nil
 }
 
-// reopen has the machines of computers, whose locks are held, open the disks that there are now.
-func (f flattening) reopen(ctx context.Context, users []holt.ComputerID) error {
+// reopen makes the machines of computers, whose locks are held, open the new files.
+func (f *flattener) reopen(ctx context.Context, users []holt.ComputerID) error {
 	ctx, cancel := context.WithTimeout(ctx, reopenLimit)
 	defer cancel()
 	var all errgroup.Group
 	for _, id := range users {
-		if l := f.s.seats.live(id); l != nil {
+		if l := f.machines.live(id); l != nil {
 			all.Go(func() error {
 				err := l.m.Reopen(ctx)
 				if err != nil && !ended(l.m) {
-					return fmt.Errorf("the machine of %s has merged disks open: %w", id, err)
+					return fmt.Errorf("reopen the merged disks of %s: %w", id, err)
 				}
 				return nil
 			})
@@ -238,10 +243,10 @@ func (f flattening) reopen(ctx context.Context, users []holt.ComputerID) error {
 	return all.Wait()
 }
 
-// settle finishes what was begun, by this daemon or another, and did not come to its end. It
-// returns what stays marked, since a verb is at work or a machine does not let go.
-func (f flattening) settle(ctx context.Context, was tries) (marked []holt.DiskID, err error) {
-	k := f.s.disks
+// settle finishes interrupted merges. It returns the disks that stay marked, because a verb is at
+// work or a machine still has the old file open.
+func (f *flattener) settle(ctx context.Context, was tries) (marked []holt.DiskID, err error) {
+	k := f.disks
 	if marked, err = k.marked(ctx); err != nil || len(marked) == 0 {
 		return nil, err
 	}
@@ -257,8 +262,8 @@ func (f flattening) settle(ctx context.Context, was tries) (marked []holt.DiskID
 	return k.marked(ctx)
 }
 
-func (f flattening) settleOne(ctx context.Context, id holt.DiskID) error {
-	k := f.s.disks
+func (f *flattener) settleOne(ctx context.Context, id holt.DiskID) error {
+	k := f.disks
 	users, free, err := f.claim(ctx, id, true, nil)
 	if err != nil || free == nil {
 		return err
@@ -280,11 +285,11 @@ func (f flattening) settleOne(ctx context.Context, id holt.DiskID) error {
 	return err
 }
 
-// found says by its file which disks one has taken in that are still in the table.
-func (f flattening) found(ctx context.Context, id holt.DiskID) (merge, error) {
-	k := f.s.disks
+// found returns the merge that a disk's file shows and the table does not.
+func (f *flattener) found(ctx context.Context, id holt.DiskID) (merge, error) {
+	k := f.disks
 	m := merge{into: id}
-	lies, err := f.s.cfg.Engine.DiskBase(ctx, k.path(id))
+	lies, err := f.cfg.Engine.DiskBase(ctx, k.path(id))
 	if err != nil {
 		return m, err
 	}
@@ -303,27 +308,27 @@ func (f flattening) found(ctx context.Context, id holt.DiskID) (merge, error) {
 	return m, nil
 }
 
-// claim keeps the computers that have a disk beneath them as they are, until free is
-// called; nil: a verb is at work on one, or one runs and none may. Whoever wants one
-// calls yield first, unless that is nil.
-func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yield func()) (users []holt.ComputerID, free func(), err error) {
+// claim locks the computers over a disk until free is called. free is nil if a verb is at work on
+// one, or one runs and none may. A caller that wants such a lock calls yield first, unless yield is
+// nil.
+func (f *flattener) claim(ctx context.Context, id holt.DiskID, running bool, yield func()) (users []holt.ComputerID, free func(), err error) {
 	var held []func()
 	free = func() {
 		for _, unlock := range held {
 			unlock()
 		}
 	}
-	users, ok, err := f.s.disks.users(ctx, id, running)
+	users, ok, err := f.disks.users(ctx, id, running)
 	for i := 0; i < len(users) && ok && err == nil; i++ {
 		var unlock func()
-		if unlock, ok = f.s.seats.tryQuiet(users[i], running, yield); ok {
+		if unlock, ok = f.machines.tryQuiet(users[i], running, yield); ok {
 			held = append(held, unlock)
 		}
 	}
 	if ok && err == nil {
 		// One that was being forked from them meanwhile is there now, or cannot come any more.
 		var now []holt.ComputerID
-		now, ok, err = f.s.disks.users(ctx, id, running)
+		now, ok, err = f.disks.users(ctx, id, running)
 		ok = ok && slices.Equal(now, users)
 	}
 	if !ok || err != nil {
@@ -333,12 +338,12 @@ func (f flattening) claim(ctx context.Context, id holt.DiskID, running bool, yie
 	return users, free, nil
 }
 
-// await is claim for computers that may run, once no verb is at work on any, and no disk is
-// being stored.
-func (f flattening) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
+// await is claim for computers that may run, once no verb is at work on any and no disk is being
+// archived.
+func (f *flattener) await(ctx context.Context, id holt.DiskID) (users []holt.ComputerID, free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
-	still := &f.s.disks.still
+	still := &f.disks.still
 	for {
 		if still.TryLock() {
 			users, free, err := f.claim(ctx, id, true, nil)
@@ -353,7 +358,7 @@ func (f flattening) await(ctx context.Context, id holt.DiskID) (users []holt.Com
 		select {
 		case <-time.After(awaitEvery):
 		case <-ctx.Done():
-			return nil, nil, holt.Errorf(holt.Timeout, "verbs are at work on computers over the disk %s: %w", id, ctx.Err())
+			return nil, nil, holt.Errorf(holt.Timeout, "timed out waiting for the computers that use the disk %s: %w", id, ctx.Err())
 		}
 	}
 }

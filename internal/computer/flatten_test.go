@@ -84,7 +84,7 @@ func snapshots(t *testing.T, n int) (w *keptWorld, e *stacking, all []snapshot) 
 	t.Helper()
 	w = keeps(t, &chunk.Memory{}, 1<<40)
 	e = &stacking{root: "/root.raw", asked: func() {}}
-	w.cfg.Engine, w.stacked = e, 3
+	w.cfg.Engine, w.flattener.stacked = e, 3
 	for i := range n {
 		m := w.take(holt.SnapshotManual)
 		under := e.root
@@ -94,16 +94,16 @@ func snapshots(t *testing.T, n int) (w *keptWorld, e *stacking, all []snapshot) 
 		w.ok(os.WriteFile(w.disks.path(m.disk), []byte(under+"\n"+string(rune('a'+i))), 0o600))
 		all = append(all, m)
 	}
-	w.seats.put(w.r.ID, &live{m: reopening{e: e, t: t, disk: w.disks.path(w.r.disk)}})
+	w.machines.put(w.r.ID, &live{m: reopening{e: e, t: t, disk: w.disks.path(w.r.disk)}})
 	return w, e, all
 }
 
 func (w *keptWorld) remove(all ...snapshot) {
 	w.t.Helper()
 	for _, m := range all {
-		_, err := w.snapshots.condemn(w.t.Context(), m.ID, nil)
+		_, err := w.snapshots.markDeleting(w.t.Context(), m.ID, nil)
 		if err == nil {
-			_, err = w.removeSnapshot(w.t.Context(), m)
+			_, err = w.snapshotter.removeSnapshot(w.t.Context(), m)
 		}
 		w.ok(err)
 	}
@@ -127,7 +127,7 @@ func (w *keptWorld) complete(all ...snapshot) {
 	want := map[string]bool{}
 	for _, m := range all {
 		_, spaces := w.chainOf(m)
-		a, err := w.vault.about(ctx, string(m.ID))
+		a, err := w.archiver.archive.About(ctx, string(m.ID))
 		w.ok(err)
 		if !slices.Equal(a.Disks, spaces) || a.Snapshot.ID != m.ID {
 			w.t.Errorf("%s lies over %q in the archive, want %q", m.ID, a.Disks, spaces)
@@ -135,10 +135,10 @@ func (w *keptWorld) complete(all ...snapshot) {
 		want[string(m.ID)] = true
 		for i, space := range spaces {
 			want[string(space)] = true
-			d, err := w.vault.about(ctx, string(space))
+			d, err := w.archiver.archive.About(ctx, string(space))
 			w.ok(err)
 			got := make([]byte, d.Files[0].Size)
-			w.ok(w.vault.a.ReadAt(ctx, string(space), diskFile+".00000", got, 0))
+			w.ok(w.archiver.archive.Chunks.ReadAt(ctx, string(space), diskFile+".00000", got, 0))
 			ids, _ := w.chainOf(m)
 			here, err := os.ReadFile(w.disks.path(ids[i]))
 			w.ok(err)
@@ -159,17 +159,17 @@ func (w *keptWorld) complete(all ...snapshot) {
 func TestStackedDisksBecomeOne(t *testing.T) {
 	w, e, all := snapshots(t, 6)
 	ctx := t.Context()
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	w.complete(all...)
-	f := flattening{w.Store}
+	f := w.flattener
 	w.remove(all[:2]...)
 	f.all(ctx, newTries())
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if ids, _ := w.chainOf(all[5]); len(ids) != 6 {
 		t.Errorf("two are merged: %q", ids)
 	}
 	w.remove(all[2])
-	unlock, err := w.seats.lock(ctx, w.r.ID) // a verb is at work when the copy is there
+	unlock, err := w.machines.lock(ctx, w.r.ID) // a verb is at work when the copy is there
 	w.ok(err)
 	e.asked = func() { go unlock() }
 	f.all(ctx, newTries())
@@ -196,28 +196,28 @@ func TestStackedDisksBecomeOne(t *testing.T) {
 		}
 		return nil
 	}
-	w.keepRound(ctx)
-	a, err := w.vault.about(ctx, string(all[3].ID))
+	w.archiver.keepRound(ctx)
+	a, err := w.archiver.archive.About(ctx, string(all[3].ID))
 	w.ok(err)
 	for _, space := range a.Disks {
-		if _, err := w.vault.about(ctx, string(space)); err != nil || len(a.Disks) != 4 {
+		if _, err := w.archiver.archive.About(ctx, string(space)); err != nil || len(a.Disks) != 4 {
 			t.Errorf("%s of %q: %v", space, a.Disks, err)
 		}
 	}
 	w.cfg.Fail = nil
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	w.complete(all[3:]...)
-	done, err := w.use(ctx, w.row(all[3].ID))
+	done, err := w.archiver.use(ctx, w.row(all[3].ID))
 	w.ok(err)
 	done()
 	paused := w.take(holt.SnapshotOfPause)
 	w.ok(os.WriteFile(w.disks.path(paused.disk), []byte(w.disks.path(all[5].disk)+"\ng"), 0o600))
-	w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, nil)
 	w.r.State = holt.ComputerPaused
 	w.ok(w.table.save(ctx, *w.r))
 	w.remove(all[3:5]...)
 	f.all(ctx, newTries()) // one merged, and two
-	w.keepRound(ctx)
+	w.archiver.keepRound(ctx)
 	if w.row(paused.ID).Archived {
 		t.Error("a snapshot that nobody asked for is in the archive")
 	}
@@ -234,7 +234,7 @@ func TestMergeCutOff(t *testing.T) {
 		t.Run(filepath.Base(point), func(t *testing.T) {
 			w, e, all := snapshots(t, 5)
 			ctx := t.Context()
-			w.keepRound(ctx)
+			w.archiver.keepRound(ctx)
 			w.remove(all[:3]...)
 			w.cfg.Fail = func(at string) error {
 				if at == point || point == "flatten/moved" && at == "flatten/replaced" {
@@ -242,7 +242,7 @@ func TestMergeCutOff(t *testing.T) {
 				}
 				return nil
 			}
-			flattening{w.Store}.all(ctx, newTries())
+			w.flattener.all(ctx, newTries())
 			w.cfg.Fail = nil
 			if shown, _ := e.shows(t, w.disks.path(w.r.disk)); shown != "abcde" {
 				t.Errorf("cut off, it shows %q", shown)
@@ -254,14 +254,14 @@ func TestMergeCutOff(t *testing.T) {
 				w.disks.dir = moved
 			}
 			w.ok(w.disks.tidy(ctx))
-			unlock, err := w.seats.lock(ctx, w.r.ID) // as whoever takes a starting computer over
+			unlock, err := w.machines.lock(ctx, w.r.ID) // as whoever takes a starting computer over
 			w.ok(err)
-			marked, err := flattening{w.Store}.settle(ctx, newTries())
+			marked, err := w.flattener.settle(ctx, newTries())
 			if err != nil || len(marked) > 1 || len(marked) == 0 && point != "flatten/copy" {
 				t.Errorf("while a verb is at work, %q are marked: %v", marked, err)
 			}
 			unlock()
-			marked, err = flattening{w.Store}.settle(ctx, newTries())
+			marked, err = w.flattener.settle(ctx, newTries())
 			if err != nil || len(marked) > 0 {
 				t.Errorf("%q stay marked: %v", marked, err)
 			}
@@ -274,9 +274,9 @@ func TestMergeCutOff(t *testing.T) {
 			if len(files) != want {
 				t.Errorf("left on the disk: %v", files)
 			}
-			w.keepRound(ctx)
-			flattening{w.Store}.all(ctx, newTries())
-			w.keepRound(ctx)
+			w.archiver.keepRound(ctx)
+			w.flattener.all(ctx, newTries())
+			w.archiver.keepRound(ctx)
 			w.complete(all[3:]...)
 		})
 	}

@@ -8,10 +8,9 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Follow calls emit with the run's output from offset on, as it comes, and at
-// last with its exit. It goes on when the channel to the guest breaks and comes
-// back. What the guest no longer has is what was kept of it, and what nobody has
-// shows as a gap. An error of emit ends it and is returned.
+// Follow calls emit with the run's output from an offset on, as it is written, and finally with its
+// exit. It survives a broken channel to the guest. Output that the guest no longer has comes from
+// the saved output; what is lost shows as a gap. It returns an error of emit.
 func (r *Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{r: r, id: id, offset: max(0, offset), emit: emit}
 	for {
@@ -32,19 +31,20 @@ type follower struct {
 	kept   []holt.RunEvent // what is kept of the output, as far as a session asked for it
 	asked  bool            // it did
 	broke  error           // what emit returned
-	cuts   int             // how often the guest broke off on a channel that goes on
+	cuts   int             // how often the guest broke off while its channel stayed up
 }
 
-// mostCuts is how often a guest may break the following off while its channel goes on; an agent does that when it ends.
+// mostCuts is how often the guest may break off a follow while its channel stays up, as an agent
+// does that is ending.
 const mostCuts = 8
 
-// session follows until the channel breaks; done says that all was emitted.
+// session follows until the channel breaks. done reports that everything was emitted.
 func (f *follower) session(ctx context.Context) (done bool, err error) {
-	run, err := f.r.s.runs.get(ctx, f.id)
+	run, err := f.r.rows.get(ctx, f.id)
 	if err != nil {
 		return false, err
 	}
-	l := f.r.s.seats.live(run.ComputerID)
+	l := f.r.machines.live(run.ComputerID)
 	if l == nil {
 		if run.State != holt.RunRunning {
 			return true, f.rest(ctx, run)
@@ -57,7 +57,7 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	client, err := l.agent(ctx, l.limits.Reconnect)
 	if err != nil {
 		if !l.running() {
-			return false, waking{f.r.s}.settled(ctx, run.ComputerID)
+			return false, f.r.waker.settled(ctx, run.ComputerID)
 		}
 		return false, err
 	}
@@ -81,19 +81,19 @@ func (f *follower) session(ctx context.Context) (done bool, err error) {
 	case holt.CodeOf(err) == holt.NotFound:
 		return f.unknown(ctx, run, question)
 	default:
-		return false, ahead(err)
+		return false, aheadOfGuest(err)
 	}
 }
 
-// wait waits for a machine of a computer that has none. While it is paused that is for as long as
-// it takes, or restLook: whoever only follows does not wake it.
+// wait waits until a computer without a machine gets one. Following does not wake a paused
+// computer.
 func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
-	came := f.r.s.seats.coming()
+	came := f.r.machines.coming()
 	backoff(ctx, 2)
-	if err := (waking{f.r.s}).settled(ctx, id); err != nil {
+	if err := f.r.waker.settled(ctx, id); err != nil {
 		return err
 	}
-	r, err := f.r.s.table.find(ctx, string(id))
+	r, err := f.r.table.find(ctx, string(id))
 	if err != nil || r.State != holt.ComputerPaused {
 		return err
 	}
@@ -108,8 +108,7 @@ func (f *follower) wait(ctx context.Context, id holt.ComputerID) error {
 	return nil
 }
 
-// event passes one of the guest's events on. What a run's record says of it is
-// ours; only how it ended is the guest's.
+// event emits an event of the guest. Of the run's record, only how it ended is the guest's to say.
 func (f *follower) event(e holt.RunEvent) error {
 	switch e.Kind {
 	case holt.RunStdout, holt.RunStderr:
@@ -119,9 +118,9 @@ func (f *follower) event(e holt.RunEvent) error {
 	case holt.RunExit:
 		if e.Run != nil {
 			e.Run.ID = f.id
-			f.at.attendant.exited(*e.Run)
+			f.at.runTracker.exited(*e.Run)
 		}
-		run, err := f.r.s.runs.get(context.Background(), f.id)
+		run, err := f.r.rows.get(context.Background(), f.id)
 		if err != nil {
 			return err
 		}
@@ -130,17 +129,16 @@ func (f *follower) event(e holt.RunEvent) error {
 	return f.pass(e)
 }
 
-// pass emits an event.
 func (f *follower) pass(e holt.RunEvent) error {
 	f.offset = eventEnd(e)
 	f.broke = f.emit(e)
 	return f.broke
 }
 
-// fill emits what is kept of what the guest no longer has.
+// fill emits saved output for a gap.
 func (f *follower) fill(gap holt.RunEvent) error {
 	if !f.asked {
-		f.kept, f.asked = f.r.s.outputs.get(f.at.id, f.id), true
+		f.kept, f.asked = f.r.outputs.get(f.at.id, f.id), true
 	}
 	for len(f.kept) > 0 && eventEnd(f.kept[0]) <= gap.Offset {
 		f.kept = f.kept[1:]
@@ -153,7 +151,7 @@ func (f *follower) fill(gap holt.RunEvent) error {
 	return nil
 }
 
-// rest emits what is kept of a run that no guest has, and its exit.
+// rest emits what is saved of a run that no guest has, and its exit.
 func (f *follower) rest(ctx context.Context, run holt.Run) error {
 	if err := f.known(ctx, run); err != nil {
 		return err
@@ -161,10 +159,10 @@ func (f *follower) rest(ctx context.Context, run holt.Run) error {
 	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.offset, Run: &run})
 }
 
-// known emits what is kept of a run that no guest has. Of one that may go on that is up to the first gap: its guest has
-// more.
+// known emits what is saved of a run. For a run that may continue it stops at the first gap: the
+// guest has more.
 func (f *follower) known(ctx context.Context, run holt.Run) error {
-	events, err := f.r.s.outputs.since(ctx, run, f.offset)
+	events, err := f.r.outputs.since(ctx, run, f.offset)
 	if err != nil {
 		return err
 	}
@@ -179,15 +177,14 @@ func (f *follower) known(ctx context.Context, run holt.Run) error {
 	return nil
 }
 
-// unknown ends the following of a run that the guest does not know, unless it is being started: it ended
-// long ago, or the agent was started anew.
+// unknown ends the follow of a run that the guest does not know, unless it is being started.
 func (f *follower) unknown(ctx context.Context, run holt.Run, asked *question[holt.RunID]) (done bool, err error) {
 	if run.State == holt.RunRunning {
-		if lost, err := f.r.s.runs.lose(ctx, asked, f.id); err != nil || !lost {
+		if lost, err := f.r.rows.lose(ctx, asked, f.id); err != nil || !lost {
 			backoff(ctx, 3)
 			return false, err
 		}
-		if run, err = f.r.s.runs.get(ctx, f.id); err != nil {
+		if run, err = f.r.rows.get(ctx, f.id); err != nil {
 			return false, err
 		}
 	}

@@ -15,12 +15,12 @@ import (
 func TestFollowOfPausedComputer(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
 	w.pauses()
-	unlock, ok := w.seats.tryQuiet(w.r.ID, false, func() { t.Error("the merge of its disks is asked to end") })
+	unlock, ok := w.machines.tryQuiet(w.r.ID, false, func() { t.Error("the merge of its disks is asked to end") })
 	if !ok {
 		t.Fatal("the computer does not rest")
 	}
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, State: holt.RunRunning, StartedAt: time.Now()}
-	w.ok(w.runs.insert(t.Context(), run, nil))
+	w.ok(w.runRows.insert(t.Context(), run, nil))
 	ctx, cancel := context.WithTimeout(t.Context(), restLook-time.Second) // a machine comes: nobody looks by the clock
 	defer cancel()
 	done := make(chan error, 1)
@@ -37,15 +37,15 @@ func TestFollowOfPausedComputer(t *testing.T) {
 			w.ok(err)
 			waits = false
 		case <-tick.C:
-			w.seats.put(holt.NewComputerID(), &live{})
+			w.machines.put(holt.NewComputerID(), &live{})
 		}
 	}
 	unlock()
 
-	unlock, err := w.seats.lock(t.Context(), w.r.ID)
+	unlock, err := w.machines.lock(t.Context(), w.r.ID)
 	w.ok(err)
 	cancel()
-	if err := (waking{w.Store}).settled(ctx, w.r.ID); !errors.Is(err, context.Canceled) {
+	if err := w.waker.settled(ctx, w.r.ID); !errors.Is(err, context.Canceled) {
 		t.Errorf("while a verb is at work: %v", err)
 	}
 	unlock()

@@ -10,22 +10,20 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
-// forksAtOnce is how many forks of one call are made side by side.
+// forksAtOnce bounds how many forks of one call are made concurrently.
 const forksAtOnce = 4
 
-// forks are the computers that are made of one.
-type forks struct{ memory }
-
-// Fork makes computers of one: of a running one as it is now, which goes on; of
-// a paused one as it was paused; or of one of its snapshots. Each has everything
-// that ran in it and an identity of its own. One that fails does not keep the
-// others from being made. It goes on when its caller leaves.
+// Fork makes computers from another: from a running one as it is now, from a paused one as it was
+// paused, or from one of its snapshots. Each fork has all programs that were running, and its own
+// identity. The parent keeps running. Forks are independent: one can fail alone. Fork completes
+// even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (it neither runs
-// nor is paused), Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument, AlreadyExists, Conflict (the parent is neither running nor
+// paused), Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable.
 func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -38,68 +36,53 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 	if err := m.s.cfg.checkNetwork(spec.Network); err != nil {
 		return holt.ForkedComputers{}, err
 	}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ForkedComputers, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.ForkedComputers]{
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ForkedComputers, error) {
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
-			Act: func(ctx context.Context, _ *Claim) (holt.ForkedComputers, error) {
-				return forks{memory{m.s}}.fork(ctx, ref, spec, key)
+			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ForkedComputers, error) {
+				return m.s.fork(ctx, ref, spec, key)
 			},
 		})
 	})
 }
 
-func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (out holt.ForkedComputers, err error) {
+// forking is one call of Fork.
+type forking struct {
+	*Store
+	spec   holt.ComputerForkSpec
+	key    string
+	parent record
+	from   snapshot // what the forks are resumed from
+	live   *live    // of the parent, if from is still to be taken
+}
+
+func (s *Store) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error) {
 	count := cmp.Or(spec.Count, 1)
-	// A daemon that was killed may have made some for this very call: since its key was first used.
-	if key != "" {
-		made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
-			AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, keyIn(ctx, key))
-		if err != nil {
-			return out, err
-		}
-		for _, r := range made {
-			out.Computers = append(out.Computers, holt.ForkedComputer{ID: r.ID, Name: r.Name})
-			out.Snapshot = r.Parent.Snapshot
-		}
-	}
-	if count -= len(out.Computers); count <= 0 {
-		return out, nil
+	out, err := s.forkedBefore(ctx, key)
+	if count -= len(out.Computers); err != nil || count <= 0 {
+		return out, err
 	}
 	if out.Snapshot != "" { // the others are of the same instant
 		spec.At = string(out.Snapshot)
 	}
-	from, r, l, unlock, err := s.forkable(ctx, ref, spec.At)
+	f := &forking{Store: s, spec: spec, key: key}
+	unlock, err := f.lock(ctx, ref)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	names, err := s.forkNames(ctx, r, spec, count)
-	if err == nil && l != nil {
-		err = s.mayFork(ctx, r, names[0])
-	}
-	if err == nil && l != nil {
-		from, err = s.take(ctx, &r, l, exposure{verb: "fork-snapshot", kind: holt.SnapshotOfFork})
+	names, err := f.names(ctx, count)
+	if err == nil && f.live != nil {
+		err = f.takeSnapshot(ctx, names[0])
 	}
 	if err != nil {
 		return out, err
 	}
-	out.Snapshot = from.ID
-	var pruning sync.WaitGroup
-	pruning.Go(func() { memory{s.Store}.prune(ctx, r.ID, from.ID) })
-	made, errs := make([]holt.ForkedComputer, count), make([]error, count)
-	var work errgroup.Group
-	work.SetLimit(forksAtOnce)
-	for i, name := range names {
-		work.Go(func() error {
-			made[i], errs[i] = s.forkOne(ctx, r, from, name, key, spec)
-			return nil
-		})
-	}
-	work.Wait()
-	pruning.Wait()
-	if l != nil && len(out.Computers) == 0 && !slices.Contains(errs, nil) && ctx.Err() == nil {
+	out.Snapshot = f.from.ID
+	made, errs := f.all(ctx, names)
+	if f.live != nil && len(out.Computers) == 0 && !slices.Contains(errs, nil) && ctx.Err() == nil {
 		out.Snapshot = ""
-		s.discard(ctx, from)
+		f.discard(ctx)
 	}
 	if cmp.Or(spec.Count, 1) == 1 && errs[0] != nil {
 		return out, errs[0]
@@ -108,63 +91,105 @@ func (s forks) fork(ctx context.Context, ref string, spec holt.ComputerForkSpec,
 	return out, nil
 }
 
-// mayFork refuses a fork that could not run: a computer does not stand still for that.
-func (s forks) mayFork(ctx context.Context, r record, name string) error {
+// forkedBefore returns the forks that a daemon which was killed made for the same call.
+func (s *Store) forkedBefore(ctx context.Context, key string) (out holt.ForkedComputers, err error) {
+	if key == "" {
+		return out, nil
+	}
+	made, err := s.table.list(ctx, `WHERE call = ?1 AND state NOT IN ('creating', 'failed')
+		AND created >= (SELECT created FROM idempotency WHERE key = ?1) ORDER BY name`, idempotency.StoredKey(ctx, key))
+	for _, r := range made {
+		out.Computers = append(out.Computers, holt.ForkedComputer{ID: r.ID, Name: r.Name})
+		out.Snapshot = r.Parent.Snapshot
+	}
+	return out, err
+}
+
+// all makes the forks, several at once, and prunes the parent's snapshots meanwhile.
+func (f *forking) all(ctx context.Context, names []string) ([]holt.ForkedComputer, []error) {
+	var pruning sync.WaitGroup
+	defer pruning.Wait()
+	pruning.Go(func() { f.snapshotter.prune(ctx, f.parent.ID, f.from.ID) })
+	made, errs := make([]holt.ForkedComputer, len(names)), make([]error, len(names))
+	var work errgroup.Group
+	work.SetLimit(forksAtOnce)
+	for i, name := range names {
+		work.Go(func() error {
+			made[i], errs[i] = f.one(ctx, name)
+			return nil
+		})
+	}
+	_ = work.Wait()
+	return made, errs
+}
+
+// takeSnapshot takes the snapshot that the forks are resumed from, unless no fork could run.
+func (f *forking) takeSnapshot(ctx context.Context, name string) (err error) {
+	if err := f.mayFork(ctx, name); err != nil {
+		return err
+	}
+	f.from, err = f.snapshotter.take(ctx, &f.parent, f.live, snapshotRequest{verb: "fork-snapshot", kind: holt.SnapshotOfFork})
+	return err
+}
+
+// mayFork refuses forks that could not run, before the parent is stopped for a snapshot.
+func (f *forking) mayFork(ctx context.Context, name string) error {
+	r := f.parent
 	fork := record{Computer: holt.Computer{Name: name, State: holt.ComputerCreating, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, WorkspaceSizeMB: r.WorkspaceSizeMB, Parent: &holt.Origin{ID: r.ID}}, owned: true}
-	return s.withRoom(ctx, func() error {
-		return read(ctx, s.cfg.DB, func(tx *db.Tx) error {
+	return f.idler.withRoom(ctx, func() error {
+		return read(ctx, f.cfg.DB, func(tx *db.Tx) error {
 			if err := fork.belongs(tx); err != nil {
 				return err
 			}
 			if err := fork.bound(tx); err != nil {
 				return err
 			}
-			return s.table.admit(tx, fork)
+			return f.table.admit(tx, fork)
 		})
 	})
 }
 
-// discard removes a snapshot that was taken for forks of which none came to be.
-func (s forks) discard(ctx context.Context, m snapshot) {
-	done, err := s.snapshots.condemnUnkept(ctx, m.ID)
+// discard removes the snapshot of forks that all failed.
+func (f *forking) discard(ctx context.Context) {
+	done, err := f.snapshots.markDeletingAutomatic(ctx, f.from.ID)
 	if err == nil && done {
-		_, err = s.removeSnapshot(ctx, m)
+		_, err = f.snapshotter.removeSnapshot(ctx, f.from)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "remove the snapshot of forks that were not made", "snapshot", m.ID, "err", err) // the next daemon goes on, or it is pruned
+		f.log.WarnContext(ctx, "remove snapshot of failed forks", "snapshot", f.from.ID, "err", err) // the next daemon continues, or it is pruned
 	}
 }
 
-// forkable locks a computer and returns the snapshot to fork: the one that is named, or the
-// one that it is paused at. Of one that runs a new one is to be taken: then its live is there.
-func (s forks) forkable(ctx context.Context, ref, at string) (from snapshot, r record, l *live, unlock func(), err error) {
-	if r, unlock, err = s.hold(ctx, ref); err != nil {
-		return from, r, nil, nil, err
+// lock locks the parent and finds the snapshot to fork: the given one, or the one that the parent is
+// paused at. For a running parent a new one is to be taken: then live is set.
+func (f *forking) lock(ctx context.Context, ref string) (unlock func(), err error) {
+	if f.parent, unlock, err = f.hold(ctx, ref); err != nil {
+		return nil, err
 	}
 	switch {
-	case !s.cfg.Engine.Capabilities().MemorySnapshot:
-		err = noMemory(s.cfg.Engine)
-	case at != "":
-		from, err = s.snapshots.of(ctx, r, at)
-	case r.State == holt.ComputerPaused:
-		from, err = s.snapshots.get(ctx, r.snapshot)
+	case !f.cfg.Engine.Capabilities().MemorySnapshot:
+		err = noMemory(f.cfg.Engine)
+	case f.spec.At != "":
+		f.from, err = f.snapshots.of(ctx, f.parent, f.spec.At)
+	case f.parent.State == holt.ComputerPaused:
+		f.from, err = f.snapshots.get(ctx, f.parent.snapshot)
 	default:
 		unlock()
-		if r, l, unlock, err = s.holdRunning(ctx, ref); err != nil {
-			return from, r, nil, nil, err
-		}
+		f.parent, f.live, unlock, err = f.snapshotter.holdRunning(ctx, ref)
+		return unlock, err
 	}
 	if err != nil {
 		unlock()
-		return from, r, nil, nil, err
+		return nil, err
 	}
-	return from, r, l, unlock, nil
+	return unlock, nil
 }
 
-// forkNames chooses names that are free. AlreadyExists for a given one that is not: a
-// computer does not stand still, and no older snapshot goes, for what cannot be made.
-func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSpec, count int) ([]string, error) {
-	all, err := s.table.list(ctx, `WHERE tenant = ?`, r.Tenant)
+// names chooses free names. It returns AlreadyExists for a given name that is not free, before the
+// parent is stopped for a snapshot.
+func (f *forking) names(ctx context.Context, count int) ([]string, error) {
+	r, spec := f.parent, f.spec
+	all, err := f.table.list(ctx, `WHERE tenant = ?`, r.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -176,23 +201,24 @@ func (s forks) forkNames(ctx context.Context, r record, spec holt.ComputerForkSp
 		switch {
 		case taken[name]:
 			return nil, computerTaken(name)
-		case s.cfg.taken(ctx, name):
-			return nil, holt.Errorf(holt.AlreadyExists, "there is a workspace %q already", name).WithHint("choose another name, or leave it out to get a free one")
+		case f.cfg.taken(ctx, name):
+			return nil, holt.Errorf(holt.AlreadyExists, "a workspace named %q already exists", name).WithHint("choose another name, or omit it to get a free one")
 		}
 		return []string{name}, nil
 	}
-	return ForkNames(cmp.Or(spec.Name, r.Name), count, func(name string) bool { return taken[name] || s.cfg.taken(ctx, name) })
+	return ForkNames(cmp.Or(spec.Name, r.Name), count, func(name string) bool { return taken[name] || f.cfg.taken(ctx, name) })
 }
 
-// forkOne makes one fork of a snapshot. One that does not come up as itself is undone.
-func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, key string, spec holt.ComputerForkSpec) (holt.ForkedComputer, error) {
+// one makes one fork, or undoes it.
+func (f *forking) one(ctx context.Context, name string) (holt.ForkedComputer, error) {
+	parent, from := f.parent, f.from
 	r := &record{
 		Computer: holt.Computer{
-			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: s.cfg.Engine.Name(),
-			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: cmp.Or(from.DiskSizeMB, parent.DiskSizeMB), WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
+			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: f.cfg.Engine.Name(),
+			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: from.DiskSizeMB, WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Snapshot: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
-		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, snapshot: from.ID, call: keyIn(ctx, key), network: spec.Network, withSecrets: spec.WithSecrets,
+		image: parent.image, workspaceID: holt.NewWorkspaceID(), owned: true, snapshot: from.ID, call: idempotency.StoredKey(ctx, f.key), network: f.spec.Network, withSecrets: f.spec.WithSecrets,
 	}
 	if from.disk != "" {
 		r.disk = holt.NewDiskID()
@@ -200,14 +226,14 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 	failed := func(err error) (holt.ForkedComputer, error) {
 		return holt.ForkedComputer{Name: name, Error: holt.AsError(err)}, err
 	}
-	unlock, err := s.seats.lock(ctx, r.ID)
+	unlock, err := f.machines.lock(ctx, r.ID)
 	if err != nil {
 		return failed(err)
 	}
 	defer unlock()
-	m := &making{s: s.Store, r: r, from: &from, source: from.workspace}
+	m := &transition{s: f.Store, r: r, from: &from, source: from.workspace}
 	if from.Stopped { // it boots
-		if m.img, err = s.cfg.pick(ctx, parent.imageRef()); err != nil {
+		if m.img, err = f.cfg.pick(ctx, parent.imageRef()); err != nil {
 			return failed(err)
 		}
 	}
@@ -217,6 +243,6 @@ func (s forks) forkOne(ctx context.Context, parent record, from snapshot, name, 
 		}
 		return failed(err)
 	}
-	s.log.InfoContext(ctx, "computer forked", "computer", r.ID, "name", r.Name, "snapshot", from.ID, "ms", r.BootMS)
+	f.log.InfoContext(ctx, "computer forked", "computer", r.ID, "name", r.Name, "snapshot", from.ID, "ms", r.BootMS)
 	return holt.ForkedComputer{ID: r.ID, Name: r.Name}, nil
 }

@@ -59,10 +59,10 @@ func (w *keptWorld) runsOn(spaces Workspaces) *photographed {
 	w.ok(err)
 	w.t.Cleanup(func() { w.ok(ws.Close()) })
 	w.cfg.Engine, w.cfg.Workspaces = &remembering{layered{base: "none"}}, spaces
-	l := &live{id: w.r.ID, m: vm, ws: ws, log: slog.New(slog.DiscardHandler), up: make(chan struct{}), stood: newBell()}
+	l := &live{id: w.r.ID, m: vm, ws: ws, log: slog.New(slog.DiscardHandler), up: make(chan struct{}), stood: newNotification()}
 	l.ctx, l.cancel = context.WithCancel(w.t.Context())
 	w.t.Cleanup(l.close)
-	w.seats.put(w.r.ID, l)
+	w.machines.put(w.r.ID, l)
 	return vm
 }
 

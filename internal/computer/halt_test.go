@@ -31,7 +31,7 @@ func (m *immortal) PowerDown(context.Context) error {
 func stubborn(t *testing.T) (*live, *immortal) {
 	m := &immortal{done: make(chan struct{})}
 	l := &live{m: m, log: slog.New(slog.DiscardHandler), ctx: t.Context(), up: make(chan struct{}), runs: newRunSet()}
-	l.attendant = &attendant{l: l}
+	l.runTracker = &runTracker{l: l}
 	l.limits = Limits{Reconnect: time.Millisecond, Answer: time.Minute, Shutdown: time.Millisecond, PowerDown: time.Millisecond}
 	return l, m
 }

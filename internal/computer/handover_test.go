@@ -21,7 +21,7 @@ func guested(t *testing.T) (*live, kept) {
 	l, _ := stubborn(t)
 	l.id = k.id
 	l.limits.Flush = time.Minute
-	l.attendant = &attendant{l: l, table: k.table, outputs: k.outputs}
+	l.runTracker = &runTracker{l: l, table: k.table, outputs: k.outputs}
 	guestOf(t, l)
 	return l, k
 }
@@ -66,7 +66,7 @@ func TestRunningShare(t *testing.T) {
 			}
 		}
 	}
-	l.attendant.takeAll(t.Context(), c, time.Minute)
+	l.runTracker.takeAll(t.Context(), c, time.Minute)
 	files, err := k.table.files(t.Context(), k.id)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestRunningShare(t *testing.T) {
 func TestFullHost(t *testing.T) {
 	l, k := guested(t)
 	full := true
-	l.attendant.outputs.point = func(point string) error {
+	l.runTracker.outputs.failpoint = func(point string) error {
 		if point == "run/output" && full {
 			return &os.PathError{Op: "write", Err: syscall.ENOSPC}
 		}
@@ -103,11 +103,11 @@ func TestFullHost(t *testing.T) {
 		}
 	}
 	l.runs.owe(run.ID)
-	if l.attendant.keep(t.Context(), c) || !slices.Equal(l.runs.untaken(), []holt.RunID{run.ID}) {
+	if l.runTracker.keep(t.Context(), c) || !slices.Equal(l.runs.untaken(), []holt.RunID{run.ID}) {
 		t.Errorf("with a full disk: left are %v", l.runs.untaken())
 	}
 	full = false
-	if !l.attendant.keep(t.Context(), c) || len(l.runs.untaken()) > 0 {
+	if !l.runTracker.keep(t.Context(), c) || len(l.runs.untaken()) > 0 {
 		t.Errorf("with room: left are %v", l.runs.untaken())
 	}
 	k.has(run, "out\n")
@@ -120,7 +120,7 @@ func TestRunningKept(t *testing.T) {
 	run := k.begins(l, "echo begun; read go; echo on; "+goesOn)
 	c, _, _ := l.state()
 	done := make(chan struct{})
-	go func() { defer close(done); l.attendant.attend(c) }()
+	go func() { defer close(done); l.runTracker.attend(c) }()
 	keeps := func(want string) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -158,11 +158,11 @@ func TestRunningKeptOnce(t *testing.T) {
 	run, taken := k.begins(l, "echo begun; "+goesOn), map[holt.RunID]int64{}
 	c, _, _ := l.state()
 	for taken[run.ID] < 6 {
-		l.attendant.takeRunning(t.Context(), c, taken)
+		l.runTracker.takeRunning(t.Context(), c, taken)
 		time.Sleep(time.Millisecond)
 	}
 	k.outputs.remove(k.id, []holt.RunID{run.ID})
-	if l.attendant.takeRunning(t.Context(), c, taken); k.get(k.id, run.ID) != nil {
+	if l.runTracker.takeRunning(t.Context(), c, taken); k.get(k.id, run.ID) != nil {
 		t.Error("it was taken again")
 	}
 }
@@ -172,7 +172,7 @@ func TestHandOverOfHanging(t *testing.T) {
 	k := newKept(t)
 	l, _ := stubborn(t)
 	l.limits.Flush = 2 * time.Second
-	l.attendant = &attendant{l: l, table: k.table, outputs: k.outputs}
+	l.runTracker = &runTracker{l: l, table: k.table, outputs: k.outputs}
 	near, far := net.Pipe()
 	defer far.Close()
 	go io.Copy(io.Discard, far)

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
 const (
@@ -16,24 +17,24 @@ const (
 	mostReason  = 200 // bytes
 )
 
-// Hold keeps a computer awake until it expires or is released: it is not paused for being idle.
-// One that is paused stays so; the hold counts once it goes on.
+// Hold keeps a computer from being paused for being idle until it expires or is released. It does
+// not wake a paused computer.
 //
 // Errors: NotFound, InvalidArgument, TooMany.
 func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {
 	spec.Reason = strings.TrimSpace(spec.Reason)
 	if spec.Reason == "" || len(spec.Reason) > mostReason || !utf8.ValidString(spec.Reason) {
-		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold needs a reason of 1 to %d bytes", mostReason).WithHint("say what is waited for, as thinking")
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "invalid reason: a hold needs one of 1 to %d bytes", mostReason).WithHint("give what the computer waits for, for example thinking")
 	}
 	span := time.Duration(spec.ForMS) * time.Millisecond
 	if spec.ForMS == 0 {
 		span = defaultHold
 	}
 	if spec.ForMS < 0 || spec.ForMS > mostHold.Milliseconds() {
-		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "a hold cannot last %s", holt.ShortMS(spec.ForMS)).WithHint("at most 7 days (168h); --idle-timeout null keeps a computer awake for good")
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "invalid duration of a hold: %s", holt.ShortMS(spec.ForMS)).WithHint("the maximum is 7 days (168h); --idle-timeout null keeps a computer awake without limit")
 	}
-	return Once(ctx, s.cfg.Keys, Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
-		Act: func(ctx context.Context, claim *Claim) (holt.Hold, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Hold]{Key: key, Method: "computer.hold", Request: []any{ref, spec},
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Hold, error) {
 			r, err := s.table.find(ctx, ref)
 			if err != nil {
 				return holt.Hold{}, err
@@ -41,13 +42,13 @@ func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key st
 			now := s.uses.now().UTC()
 			h := holt.Hold{ID: holt.NewHoldID(), ComputerID: r.ID, Reason: spec.Reason, By: s.by(ctx), CreatedAt: now, ExpiresAt: now.Add(span)}
 			defer s.uses.begin(r.ID, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason})()
-			return h, s.idleRows.addHold(ctx, h, mostHolds, claim)
+			return h, s.idler.rows.addHold(ctx, h, mostHolds, claim)
 		},
 		Again: func(ctx context.Context, id string) (holt.Hold, error) { return s.hadHold(ctx, ref, holt.HoldID(id)) },
 	})
 }
 
-// hadHold answers a repeated hold whose first call a daemon's end cut off after it was made.
+// hadHold answers a repeat whose first call was interrupted after it had made the hold.
 func (s *Store) hadHold(ctx context.Context, ref string, id holt.HoldID) (holt.Hold, error) {
 	holds, err := s.Holds(ctx, ref)
 	for _, h := range holds {
@@ -67,18 +68,18 @@ func (s *Store) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.idleRows.holds(ctx, r.ID, s.uses.now())
+	return s.idler.rows.holds(ctx, r.ID, s.uses.now())
 }
 
 // Release ends a hold. NotFound if it has expired or was released.
 func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key string) error {
-	_, err := Once(ctx, s.cfg.Keys, Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: "computer.release", Request: []any{ref, id}, Removes: true,
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			r, err := s.table.find(ctx, ref)
 			if err != nil {
 				return struct{}{}, err
 			}
-			was, err := s.idleRows.dropHold(ctx, r.ID, id)
+			was, err := s.idler.rows.dropHold(ctx, r.ID, id)
 			if err == nil && !was {
 				err = noHold(id)
 			}
@@ -91,5 +92,5 @@ func (s *Store) Release(ctx context.Context, ref string, id holt.HoldID, key str
 }
 
 func noHold(id holt.HoldID) error {
-	return holt.Errorf(holt.NotFound, "there is no hold %s", id).WithHint("it has expired or was released; holt computer holds shows those there are")
+	return holt.Errorf(holt.NotFound, "there is no hold %s", id).WithHint("it has expired or was released; holt computer holds lists the holds")
 }

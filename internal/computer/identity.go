@@ -14,20 +14,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// IdentitySchema gives what must be different in each guest a table.
-const IdentitySchema = `
-CREATE TABLE identity (
-	value    TEXT PRIMARY KEY, -- what it drew last after it was reseeded, in hexadecimal digits, or the fingerprint of an SSH host key
-	computer TEXT NOT NULL,
-	drawn    INTEGER NOT NULL  -- it is the former
-) WITHOUT ROWID;
-CREATE INDEX identity_computer ON identity (computer, drawn);
-`
-
-// greet gives a guest that has just booted, also by itself, or goes on from a
-// snapshot, its identity.
+// greet gives a guest its identity after a boot, also one of its own, or a resume from a snapshot.
 func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) error {
-	if !l.fresh && (l.bootID == "" || l.bootID == h.BootID) {
+	if l.guest == guestConfigured && (l.bootID == "" || l.bootID == h.BootID) {
 		l.bootID = h.BootID
 		return nil
 	}
@@ -36,9 +25,9 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 	if err == nil {
 		is.Now, err = setClock(is.Now, clockOf(ctx, client))
 	}
-	mustBe := l.restored || l.machineID != "" // a fork of a stopped computer has booted
+	mustDiffer := l.guest.resumed() || l.machineID != "" // the fork of a stopped computer has booted
 	switch {
-	case err == nil && mustBe:
+	case err == nil && mustDiffer:
 		err = isItself(id, is, time.Now())
 	case err == nil && l.newKeys:
 		err = hasOwnKeys(is)
@@ -48,27 +37,27 @@ func (l *live) greet(ctx context.Context, client *agent.Client, h agent.Hello) e
 		err = l.greeted(ctx, is)
 		refused = holt.CodeOf(err) == holt.Conflict
 	}
-	if refused && mustBe && !broken(client) && ctx.Err() == nil {
-		l.refuse(holt.Errorf(holt.Unavailable, "its guest cannot have an identity of its own: %w", err))
+	if refused && mustDiffer && !broken(client) && ctx.Err() == nil {
+		l.refuse(holt.Errorf(holt.Unavailable, "the guest cannot be given its own identity: %w", err))
 	}
 	if err == nil {
-		l.bootID, l.fresh, l.restored, l.repeats, l.machineID, l.newKeys, l.diskSizeMB = h.BootID, false, false, false, "", false, 0
+		l.guest, l.bootID, l.machineID, l.newKeys, l.diskSizeMB = guestConfigured, h.BootID, "", false, 0
 	}
 	return err
 }
 
-// identity is what a guest is told to be.
+// identity is what the guest is to be.
 func (l *live) identity() agent.Identity {
 	entropy := make([]byte, 64)
 	rand.Read(entropy) // never fails, see crypto/rand
 	return agent.Identity{
 		Hostname: l.hostname, Now: time.Now(), Entropy: entropy,
 		Hosts:     []agent.HostEntry{{Address: "127.0.1.1", Names: []string{l.hostname}}},
-		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.restored, Repeats: l.repeats, DiskSizeMB: l.diskSizeMB,
+		MachineID: l.machineID, NewHostKeys: l.newKeys, Restored: l.guest.resumed(), Repeats: l.guest == guestResumedAgain, DiskSizeMB: l.diskSizeMB,
 	}
 }
 
-// isItself checks what a guest says it is now.
+// isItself checks what the guest reports after it was given an identity.
 func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 	switch {
 	case is.Hostname != id.Hostname:
@@ -77,8 +66,8 @@ func isItself(id agent.Identity, is agent.Identified, now time.Time) error {
 		return fmt.Errorf("its machine id is %q, not %q", is.MachineID, id.MachineID)
 	case is.Now.Before(id.Now.Add(-clockError)) || is.Now.After(now.Add(clockError)):
 		return fmt.Errorf("its clock says %v, not %v", is.Now, now)
-	case len(is.Drawn) == 0 && id.MachineID != "": // who stays itself may have an agent that does not say it yet
-		return fmt.Errorf("it does not say what it draws at random")
+	case len(is.Drawn) == 0:
+		return fmt.Errorf("it reports no random bytes")
 	}
 	return hasOwnKeys(is)
 }
@@ -90,19 +79,19 @@ func hasOwnKeys(is agent.Identified) error {
 	}
 	for _, key := range is.HostKeys {
 		if slices.Contains(is.FormerKeys, key) {
-			return fmt.Errorf("its SSH host key %s is that of the computer it comes from", key)
+			return fmt.Errorf("its SSH host key %s is that of its parent", key)
 		}
 	}
 	return nil
 }
 
-// identify writes down, as part of a transaction, what a guest says it is. It is a Conflict where
-// that shows that it is what another computer's guest is: it drew the same at random, which it may
-// not have drawn itself before either, or has an SSH host key that the other one has. Which one
-// that is the log says: whoever asked may have no right to know.
+// identify records what a guest reports, as part of a transaction. It returns Conflict if the
+// report shows the identity of another computer: the same random bytes, which must not repeat in
+// the guest itself either, or an SSH host key of another guest. Only the log names the other
+// computer: the caller may have no right to know it.
 func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log *slog.Logger) error {
 	notFresh := func(what string, whose holt.ComputerID) error {
-		log.Error("a guest's identity is not fresh", "computer", id, "has", what, "of", whose)
+		log.Error("guest has the identity of another computer", "computer", id, "has", what, "of", whose)
 		return holt.Errorf(holt.Conflict, "its identity is not fresh")
 	}
 	if len(is.Drawn) > 0 {
@@ -142,7 +131,7 @@ func (t table) identify(tx *db.Tx, id holt.ComputerID, is agent.Identified, log 
 	return nil
 }
 
-// identified returns the computer whose guest has said a value, "" if none has.
+// identified returns the computer whose guest has reported a value, or "".
 func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err error) {
 	err = tx.Query(`SELECT identity.computer FROM identity JOIN computer ON computer.id = identity.computer WHERE value = ?`,
 		[]any{value}, func(row *db.Row) error {
@@ -152,7 +141,7 @@ func (t table) identified(tx *db.Tx, value string) (id holt.ComputerID, err erro
 	return id, err
 }
 
-// newMachineID returns one that no machine has (machine-id(5)).
+// newMachineID returns a random machine ID, see machine-id(5).
 func newMachineID() string {
 	var b [16]byte
 	rand.Read(b[:])                             // never fails, see crypto/rand

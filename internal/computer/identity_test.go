@@ -28,8 +28,8 @@ func TestIsItself(t *testing.T) {
 	if err := isItself(id, without, asked.Add(time.Minute)); err != nil {
 		t.Errorf("without SSH: %v", err)
 	}
-	same := is // of an older agent, which says less
-	same.Drawn, same.FormerKeys, same.HostKeys = nil, nil, nil
+	same := is // resumed in place, without new SSH host keys
+	same.FormerKeys, same.HostKeys = nil, nil
 	if err := isItself(agent.Identity{Hostname: "einstein", Now: asked}, same, asked.Add(time.Minute)); err != nil {
 		t.Errorf("one that goes on as itself: %v", err)
 	}
@@ -64,7 +64,7 @@ func TestKeysOfNewComputers(t *testing.T) {
 		{holt.ComputerCreating, "", "", false, false},              // the host's own
 		{holt.ComputerStarting, "disk_a", "", false, false},
 	} {
-		m := &making{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
+		m := &transition{r: &record{Computer: holt.Computer{State: tt.state}, disk: tt.disk}, kept: tt.kept, live: &live{}}
 		m.identify()
 		if id := m.live.identity(); id.NewHostKeys != tt.keys || (id.MachineID != "") != tt.machineIDs {
 			t.Errorf("%+v: %+v", tt, id)

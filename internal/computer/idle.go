@@ -8,11 +8,20 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 )
 
-// idling is the store as it sees to it that a computer which nothing uses is paused. Each machine
-// has a goroutine that looks at it.
-type idling struct{ *Store }
+// idler pauses computers that nothing uses. Each machine has a goroutine that looks at it.
+type idler struct {
+	*registry
+	rows        idleTable
+	runs        runTable
+	terminals   terminalTable
+	snapshotter *snapshotter
+	atOnce      chan struct{} // a semaphore: has a token for each computer that is being paused for being idle
+	pauseLocked func(ctx context.Context, r *record, l *live, by string) (holt.Computer, error)
+	stopLocked  func(ctx context.Context, r *record) error
+}
 
 const (
 	idleEvery   = 15 * time.Second // between looks at a computer…
@@ -24,11 +33,11 @@ const (
 	runsAwake   = 100              // running runs that are looked at
 )
 
-// pausedByIdle is who pauses what is idle.
+// pausedByIdle is who pauses idle computers.
 const pausedByIdle = "idle"
 
 // watch looks at a machine until it ends or the daemon lets go of it.
-func (s idling) watch(ctx context.Context, l *live) {
+func (s *idler) watch(ctx context.Context, l *live) {
 	for wait := idleLeast; ; {
 		timer := time.NewTimer(wait)
 		select {
@@ -44,13 +53,14 @@ func (s idling) watch(ctx context.Context, l *live) {
 		}
 		var err error
 		if wait, err = s.step(ctx, l); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "look whether a computer is idle", "computer", l.id, "err", err)
+			s.log.WarnContext(ctx, "check whether computer is idle", "computer", l.id, "err", err)
 		}
 	}
 }
 
-// step looks at a computer, pauses it if it has been idle for long enough, and says when to look again.
-func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err error) {
+// step looks at a computer once, pauses it if it has been idle for long enough, and returns when to
+// look again.
+func (s *idler) step(ctx context.Context, l *live) (wait time.Duration, err error) {
 	r, err := s.table.find(ctx, string(l.id))
 	if err != nil || r.State != holt.ComputerRunning {
 		return idleEvery, err
@@ -82,27 +92,27 @@ func (s idling) step(ctx context.Context, l *live) (wait time.Duration, err erro
 	return wait, nil
 }
 
-// never says why a computer is not paused for being idle; "" if it is.
-func (s idling) never(r record) string {
+// never returns why a computer is never paused for being idle; "" if it is.
+func (s *idler) never(r record) string {
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
-		return "the engine " + s.cfg.Engine.Name() + " cannot keep its memory, so it is not paused; to stop it would lose what works in it"
+		return "the engine " + s.cfg.Engine.Name() + " does not support pausing, and a stop would end its programs"
 	case r.IdleTimeout.Never():
-		return "its idle timeout is null: it is never paused for being idle"
+		return "the idle timeout is null: the computer is never paused"
 	}
 	return ""
 }
 
 // every is how often a computer is looked at.
-func (s idling) every(r record) time.Duration {
+func (s *idler) every(r record) time.Duration {
 	return min(max(time.Duration(r.IdleTimeout)/4, idleLeast), idleEvery)
 }
 
 // patience is how old a guest's answer may be.
-func (s idling) patience(r record) time.Duration { return 4 * s.every(r) }
+func (s *idler) patience(r record) time.Duration { return 4 * s.every(r) }
 
-// inUse returns all that a computer is in use for.
-func (s idling) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error) {
+// inUse returns everything that uses a computer.
+func (s *idler) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error) {
 	all := s.uses.going(r.ID)
 	runs, err := s.runs.list(ctx, `WHERE computer = ? AND state = 'running' ORDER BY seq LIMIT ?`, r.ID, runsAwake)
 	if err != nil {
@@ -128,17 +138,17 @@ func (s idling) inUse(ctx context.Context, r record, l *live) ([]holt.Use, error
 	}), err
 }
 
-// held are the holds of a computer as uses.
-func (s idling) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, err error) {
-	holds, err := s.idleRows.holds(ctx, id, s.uses.now())
+// held returns the holds of a computer as uses.
+func (s *idler) held(ctx context.Context, id holt.ComputerID) (uses []holt.Use, err error) {
+	holds, err := s.rows.holds(ctx, id, s.uses.now())
 	for _, h := range holds {
 		uses = append(uses, holt.Use{Kind: holt.UseHold, ID: string(h.ID), Detail: h.Reason, Since: h.CreatedAt, Until: &h.ExpiresAt})
 	}
 	return uses, err
 }
 
-// idle says since when a computer has not been in use, and when it is paused.
-func (s idling) idle(r record) (since, at time.Time) {
+// idle returns since when a computer has been idle, and when it is paused.
+func (s *idler) idle(r record) (since, at time.Time) {
 	last, retry := s.uses.lastOf(r.ID)
 	since = last.Since
 	if since.IsZero() { // this daemon has seen no use
@@ -157,24 +167,24 @@ func (s idling) idle(r record) (since, at time.Time) {
 	return since.UTC(), at.UTC()
 }
 
-// remember writes down when a computer was last in use, roughly: the next daemon goes on from there.
-func (s idling) remember(ctx context.Context, r record) error {
+// remember records the last use of a computer, roughly, for the next daemon.
+func (s *idler) remember(ctx context.Context, r record) error {
 	last, _ := s.uses.lastOf(r.ID)
 	if last.Since.Sub(time.Unix(0, r.used)) < idleRecord {
 		return nil
 	}
-	return s.idleRows.used(ctx, r.ID, last.Since)
+	return s.rows.used(ctx, r.ID, last.Since)
 }
 
-// Awake says why a computer is awake and when it is paused.
+// Awake returns why a computer is awake and when it is paused.
 func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
-	i := idling{s}
+	i := s.idler
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return holt.Awake{}, err
 	}
 	a := holt.Awake{ComputerID: r.ID, Computer: r.Name, State: r.State, Uses: []holt.Use{}, IdleTimeout: r.IdleTimeout}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil {
 		a.Uses = append(s.uses.going(r.ID), a.Uses...)
 		holds, err := i.held(ctx, r.ID)
@@ -205,10 +215,10 @@ func (s *Store) Awake(ctx context.Context, ref string) (holt.Awake, error) {
 	return a, nil
 }
 
-// awakeLimit is how long why-awake waits for a guest, and who waits for a computer that may be paused.
+// awakeLimit bounds how long Awake, and a pause, wait for a guest.
 const awakeLimit = 5 * time.Second
 
-// asleepNote says what is the matter with a computer that is not awake.
+// asleepNote describes a computer that is not running.
 func asleepNote(r record) string {
 	note := "it is " + string(r.State)
 	if r.PausedBy != "" {
@@ -216,8 +226,8 @@ func asleepNote(r record) string {
 	}
 	for _, b := range r.Budgets {
 		if b.Exhausted {
-			e := overdrawn(b, r.Name)
-			return note + "; nothing wakes it, since " + e.Message + "; " + e.Hint
+			e := budgetExhausted(b, r.Name)
+			return note + "; it cannot be woken: " + e.Message + "; " + e.Hint
 		}
 	}
 	if r.State == holt.ComputerPaused || r.State == holt.ComputerStopped {
@@ -226,12 +236,13 @@ func asleepNote(r record) string {
 	return note
 }
 
-// Update renames a computer, or changes when it is paused for being idle, whatever its state. Its workspace keeps its
-// name; inside it the new one shows from the next start on. AlreadyExists when another has the name.
+// Update renames a computer or changes its idle timeout, in any state. The workspace keeps its
+// name, and the guest learns its new name at the next start. Errors: NotFound, InvalidArgument,
+// AlreadyExists.
 func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
-	return Once(ctx, s.cfg.Keys, Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Computer]{Key: key, Method: "computer.update", Request: []any{ref, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Computer, error) {
 		if change == (holt.ComputerUpdate{}) {
-			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "nothing is to be changed").WithHint("give name, or idle_timeout as 15m or null")
+			return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "no change was given").WithHint("give name, or idle_timeout: for example 15m, or null")
 		}
 		r, err := s.table.find(ctx, ref)
 		if err != nil {
@@ -245,17 +256,16 @@ func (s *Store) Update(ctx context.Context, ref string, change holt.ComputerUpda
 		if change.IdleTimeout == 0 {
 			return s.Get(ctx, string(r.ID))
 		}
-		if err := s.idleRows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
+		if err := s.idler.rows.setTimeout(ctx, r.ID, change.IdleTimeout); err != nil {
 			return holt.Computer{}, err
 		}
-		if l := s.seats.live(r.ID); l != nil {
-			l.look.ring()
+		if l := s.machines.live(r.ID); l != nil {
+			l.look.notify()
 		}
 		return s.Get(ctx, string(r.ID))
 	}})
 }
 
-// rename waits for whoever changes the computer, since they have its record.
 func (s *Store) rename(ctx context.Context, id holt.ComputerID, name string) error {
 	name, err := holt.ParseName(name)
 	if err != nil {
@@ -270,8 +280,8 @@ func (s *Store) rename(ctx context.Context, id holt.ComputerID, name string) err
 	return s.table.save(ctx, r)
 }
 
-// by names the caller, as who pauses or holds a computer.
-func (s *Store) by(ctx context.Context) string {
+// by names the caller, for records of pauses and holds.
+func (s *registry) by(ctx context.Context) string {
 	if s.cfg.Writer == nil {
 		return ""
 	}

@@ -17,6 +17,7 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
@@ -59,7 +60,7 @@ type idleWorld struct {
 
 func newIdleWorld(t *testing.T) *idleWorld {
 	w := &idleWorld{keptWorld: keeps(t, &chunk.Memory{}, 1<<40), now: time.Unix(2e9, 0), works: map[string]time.Time{}}
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = NewKeys(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
 	w.cfg.Limits = Limits{Flush: time.Millisecond}.or(w.cfg.Limits)
 	w.reopens()
 	var err error
@@ -84,7 +85,7 @@ func (w *idleWorld) wakes() {
 	l.m, l.log = &drowsy{done: make(chan struct{})}, slog.New(slog.DiscardHandler)
 	l.ctx, l.cancel = context.WithCancel(w.t.Context())
 	w.attaches(l)
-	w.seats.put(r.ID, l)
+	w.machines.put(r.ID, l)
 	w.uses.used(r.ID, holt.Use{Kind: holt.UseStart})
 }
 
@@ -143,7 +144,7 @@ func (w *idleWorld) passes(d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
 	if w.is().State == holt.ComputerRunning {
-		_, err := idling{w.Store}.step(w.t.Context(), w.l)
+		_, err := w.idler.step(w.t.Context(), w.l)
 		w.ok(err)
 	}
 }
@@ -159,7 +160,7 @@ func (w *idleWorld) awake() holt.Awake {
 func (w *idleWorld) begins(command string) holt.RunID {
 	w.t.Helper()
 	run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, Spec: holt.RunSpec{Command: holt.OSString(command)}, State: holt.RunRunning, StartedAt: w.now}
-	w.ok(w.runs.insert(w.t.Context(), run, nil))
+	w.ok(w.runRows.insert(w.t.Context(), run, nil))
 	return run.ID
 }
 
@@ -241,15 +242,10 @@ func TestNotPaused(t *testing.T) {
 			_, err := w.Update(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
 			w.ok(err)
 		}, "idle timeout is null"},
-		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless cannot keep its memory"},
+		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless does not support pausing"},
 		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},
-		"old guest": {func(w *idleWorld) {
-			w.l.busy.ask = func(context.Context) (agent.Activity, error) {
-				return agent.Activity{}, holt.Errorf(holt.Unsupported, "no such operation")
-			}
-		}, "earlier version"},
 		"broken": {func(w *idleWorld) {
 			w.cfg.Fail = func(point string) error {
 				if point == "idle/pause" {
@@ -257,14 +253,14 @@ func TestNotPaused(t *testing.T) {
 				}
 				return nil
 			}
-		}, "could not be paused, which is tried again: planned"},
+		}, "the last pause failed and will be retried: planned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newIdleWorld(t)
 			c.with(w)
 			for range 30 {
 				w.now = w.now.Add(time.Minute)
-				idling{w.Store}.step(t.Context(), w.l)
+				w.idler.step(t.Context(), w.l)
 			}
 			if r := w.is(); r.State != holt.ComputerRunning {
 				t.Errorf("it is %s", r.State)

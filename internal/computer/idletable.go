@@ -6,28 +6,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
-
-// IdleSchema says of computers when they are paused for being idle, when they were last in use, who
-// paused and what woke them last, and makes the table of holds.
-const IdleSchema = `
-ALTER TABLE computer ADD COLUMN idle_ms INTEGER NOT NULL DEFAULT 900000; -- idle timeout, milliseconds; negative: never
-ALTER TABLE computer ADD COLUMN used INTEGER NOT NULL DEFAULT 0;         -- last use, to a minute; 0: not known
-ALTER TABLE computer ADD COLUMN paused_by TEXT NOT NULL DEFAULT '';      -- who paused it last, or was about to
-ALTER TABLE computer ADD COLUMN woken_by TEXT NOT NULL DEFAULT '';
-ALTER TABLE computer ADD COLUMN woken INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE computer ADD COLUMN wake_ms INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE hold (
-	id       TEXT PRIMARY KEY,
-	computer TEXT NOT NULL,
-	reason   TEXT NOT NULL,
-	by_whom  TEXT NOT NULL,
-	created  INTEGER NOT NULL,
-	expires  INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX hold_computer ON hold (computer, expires);
-`
 
 func idleMS(t holt.IdleTimeout) int64 {
 	if t.Never() {
@@ -36,20 +17,8 @@ func idleMS(t holt.IdleTimeout) int64 {
 	return time.Duration(t.Or(holt.DefaultIdleTimeout)).Milliseconds()
 }
 
-// scanIdle reads the columns of IdleSchema, which begin at column i.
-func (r *record) scanIdle(row *db.Row, i int) {
-	r.IdleTimeout = holt.NeverIdle
-	if ms := row.Int64(i); ms > 0 {
-		r.IdleTimeout = holt.IdleTimeout(time.Duration(ms) * time.Millisecond)
-	}
-	if r.State == holt.ComputerPaused || r.State == holt.ComputerPausing {
-		r.PausedBy = row.Text(i + 2)
-	}
-	r.WokenBy, r.WokenAt, r.WakeMS = row.Text(i+3), timeOf(row.Int64(i+4)), row.Int64(i+5)
-}
-
-// idleTable is what the control database has of idle computers: columns of the table computer, which
-// nothing else writes, and the table hold.
+// idleTable writes the columns of table computer about use and wake-ups, which nothing else writes,
+// and the table hold.
 type idleTable struct{ d *db.DB }
 
 func (t idleTable) exec(ctx context.Context, sql string, args ...any) (changed int, err error) {
@@ -73,13 +42,13 @@ func (t idleTable) used(ctx context.Context, id holt.ComputerID, at time.Time) e
 	return err
 }
 
-// pausing writes down who is about to pause a computer.
+// pausing records who is about to pause a computer.
 func (t idleTable) pausing(ctx context.Context, id holt.ComputerID, by string) error {
 	_, err := t.exec(ctx, `UPDATE computer SET paused_by = ?2 WHERE id = ?1`, id, by)
 	return err
 }
 
-// woken writes down what woke a computer, unless that of its last start is there already.
+// woken records what woke a computer, unless that of its last start is on record.
 func (t idleTable) woken(ctx context.Context, id holt.ComputerID, began, now time.Time, use holt.Use) error {
 	by := string(use.Kind)
 	if use.Detail != "" {
@@ -104,8 +73,8 @@ func (t idleTable) holds(ctx context.Context, id holt.ComputerID, now time.Time)
 	return list, err
 }
 
-// addHold makes a hold, unless the computer has most already, or is gone.
-func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *Claim) error {
+// addHold adds a hold, unless the computer has most holds or is deleted.
+func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := tx.Exec(`DELETE FROM hold WHERE expires <= ?`, h.CreatedAt.UnixNano()); err != nil {
 			return err
@@ -119,10 +88,10 @@ func (t idleTable) addHold(ctx context.Context, h holt.Hold, most int, claim *Cl
 			return err
 		}
 		if n >= most {
-			return holt.Errorf(holt.TooMany, "it has %d holds; no more are allowed", n).WithHint("holt computer holds shows them, release ends one")
+			return holt.Errorf(holt.TooMany, "too many holds: the computer has %d", n).WithHint("list them with holt computer holds, end one with holt computer release")
 		}
 		if _, there, err := textOf(tx, `SELECT id FROM computer WHERE id = ?`, h.ComputerID); err != nil || !there {
-			return cmp.Or[error](err, holt.Errorf(holt.NotFound, "the computer is gone"))
+			return cmp.Or[error](err, holt.Errorf(holt.NotFound, "the computer has been deleted"))
 		}
 		if err := claim.Bind(tx, string(h.ID)); err != nil {
 			return err

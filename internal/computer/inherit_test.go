@@ -22,7 +22,7 @@ func (networked) Capabilities() machine.Capabilities {
 
 // TestInheritNames: a fork that goes on with memory has what its parent's network knows, one that boots or resumes does not.
 func TestInheritNames(t *testing.T) {
-	s := &Store{cfg: Config{Dir: t.TempDir(), Engine: networked{}, Networks: network.New(network.Options{})}, log: slog.New(slog.DiscardHandler)}
+	s := &Store{registry: &registry{cfg: Config{Dir: t.TempDir(), Engine: networked{}, Networks: network.New(network.Options{})}, log: slog.New(slog.DiscardHandler)}}
 	parent := holt.NewComputerID()
 	const file = "network-names.json"
 	write := func(id holt.ComputerID, name string) {
@@ -44,7 +44,7 @@ func TestInheritNames(t *testing.T) {
 	} {
 		r := &record{Computer: holt.Computer{ID: holt.NewComputerID(), State: one.is, Parent: &holt.Origin{ID: parent}}}
 		write(r.ID, "record")
-		(&making{s: s, r: r, from: one.from}).inheritNames()
+		(&transition{s: s, r: r, from: one.from}).inheritNames()
 		if _, err := os.Stat(filepath.Join(s.cfg.dir(r.ID), file)); errors.Is(err, fs.ErrNotExist) == one.has {
 			t.Errorf("%s from %v: %v", one.is, one.from, err)
 		}

@@ -8,29 +8,25 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// inputTries is how often the guest is asked to take input again while it
-// still minds an earlier call's.
+// inputTries bounds retries while the guest still serves the input of an earlier call.
 const inputTries = 5
 
-// Input copies src to the standard input of a run that was started with Stdin,
-// at an offset counted from the input's start: bytes that the run has already
-// are skipped, so that a call that was cut off can be repeated. A negative
-// offset goes on where the input stands. It returns where the next call goes
-// on. At the end of src, eof says whether that ends the input; if not, or if
-// src fails, it stays open.
+// Input copies src to the standard input of a run that was started with Stdin, at an offset from
+// the input's start. Bytes that the run already has are skipped, so an interrupted call can be
+// repeated; a negative offset continues where the input is. It returns the offset for the next
+// call. eof ends the input at the end of src; otherwise, and if src fails, it stays open. With
+// wanted it reads src only once a process of the run waits for input.
 //
-// With wanted it reads src only once a process of the run waits for input.
-//
-// Errors: Conflict when the run has ended or its input has, InvalidArgument
-// when bytes before offset are missing; those of src.
+// Errors: Conflict when the run or its input has ended, InvalidArgument when bytes before offset
+// are missing; those of src.
 func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Reader, eof, wanted bool) (int64, error) {
-	run, err := r.s.runs.get(ctx, id)
+	run, err := r.rows.get(ctx, id)
 	if err != nil {
 		return 0, err
 	}
 	if !run.Spec.Stdin {
 		return 0, holt.Errorf(holt.Conflict, "run %s takes no input", id).
-			WithHint("start it with --background --interactive; by the API, with stdin")
+			WithHint("start the run with --background --interactive, or with stdin through the API")
 	}
 	l, done, err := r.at(ctx, id)
 	if err != nil {
@@ -53,8 +49,8 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 	return in.End()
 }
 
-// openInput opens a run's input. That an earlier call has left it open reaches
-// the guest a moment after that call has returned.
+// openInput opens a run's input. The guest may learn a moment late that an earlier call has left
+// it.
 func openInput(ctx context.Context, c *agent.Client, id holt.RunID, offset int64, keep, wanted bool) (*agent.RunInput, error) {
 	for try := 0; ; try++ {
 		in, err := c.RunInput(ctx, id, offset, keep, wanted)

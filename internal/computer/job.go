@@ -6,20 +6,13 @@ import (
 	"holt"
 )
 
-// JobSchema says which computers belong to a job.
-const JobSchema = `
-ALTER TABLE computer ADD COLUMN job TEXT NOT NULL DEFAULT ''; -- id of the job that it is for
-CREATE INDEX computer_job ON computer (job) WHERE job <> '';
-`
-
-// CreateFor is Create for a job, whose computer is thrown away when it is
-// deleted: nothing in it is asked to end.
+// CreateFor is Create for a job. The job's computer is deleted without a shutdown.
 func (s *Store) CreateFor(ctx context.Context, job holt.JobID, spec holt.ComputerSpec) (holt.Computer, error) {
 	spec, err := s.cfg.check(spec)
 	if err != nil {
 		return holt.Computer{}, err
 	}
-	ctx, leave, err := s.gate.enter(ctx)
+	ctx, leave, err := s.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -27,7 +20,7 @@ func (s *Store) CreateFor(ctx context.Context, job holt.JobID, spec holt.Compute
 	return s.createFor(ctx, spec, job, nil)
 }
 
-// OfJob returns the computers of a job: one at most, but for what a killed daemon left.
+// OfJob returns the computers of a job: at most one, except after a crash.
 func (s *Store) OfJob(ctx context.Context, job holt.JobID) ([]holt.Computer, error) {
 	all, err := s.table.list(ctx, `WHERE job = ?1 AND job <> ''`, job)
 	list := make([]holt.Computer, 0, len(all))
@@ -37,13 +30,13 @@ func (s *Store) OfJob(ctx context.Context, job holt.JobID) ([]holt.Computer, err
 	return list, err
 }
 
-// Draining says whether no machine may start, since the daemon is about to end.
-func (s *Store) Draining() bool { return s.gate.mayStart() != nil }
+// Draining reports whether no machine may start because the daemon is about to end.
+func (s *Store) Draining() bool { return s.shutdown.mayStart() != nil }
 
-// CheckComputer refuses what can never be a computer anywhere, and says which shape it is with its defaults.
+// CheckComputer fills in the defaults of a spec and refuses what no host supports.
 func CheckComputer(spec holt.ComputerSpec) (holt.ComputerSpec, error) { return shape(spec) }
 
-// check refuses what can never be a computer here, see [CheckComputer].
+// check is CheckComputer for this host.
 func (c *Config) check(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	spec, err := shape(spec)
 	if err == nil {
@@ -55,9 +48,9 @@ func (c *Config) check(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	return spec, err
 }
 
-// CheckFor refuses what can never be a job's computer here, and returns it with its defaults. Errors:
-// InvalidArgument, NotFound (the computer whose secrets it is to have), Unsupported (a network policy or
-// secrets where computers share the host's network).
+// CheckFor is CheckComputer for a job's computer on this host. Errors: InvalidArgument, NotFound
+// (the computer whose secrets it uses), Unsupported (a network policy or secrets where the engine
+// has no network per computer).
 func (s *Store) CheckFor(ctx context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	spec, err := s.cfg.check(spec)
 	if err == nil && spec.SecretsOf != "" {
@@ -66,5 +59,5 @@ func (s *Store) CheckFor(ctx context.Context, spec holt.ComputerSpec) (holt.Comp
 	return spec, err
 }
 
-// CheckRun refuses what can never be a run.
+// CheckRun refuses a run that no guest can start.
 func CheckRun(spec holt.RunSpec) error { return checkRun(spec) }

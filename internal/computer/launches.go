@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// launches is what is being started in one machine's guest: one that is asked what it has meanwhile may tell nothing
-// of that, and what it tells nothing of is otherwise lost.
+// launches is what is being started in a guest: the guest may not know it yet, and what the guest
+// does not know is otherwise marked as lost.
 type launches[ID comparable] struct {
 	mu    sync.Mutex
 	going map[ID]int
 	asked map[*question[ID]]bool
 }
 
-// question is one to a guest about what it has.
+// question is a request to a guest about what it has.
 type question[ID comparable] struct {
 	of     *launches[ID]
 	about  []ID        // what it is about; all if none
 	missed map[ID]bool // of that what it may have had to tell nothing of
 }
 
-// claim says that one of this id is about to be started, and on record as going on; launched, that it was or was not.
+// claim records that an id is about to be started, until launched is called.
 func (s *launches[ID]) claim(id ID) (launched func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,14 +40,14 @@ func (s *launches[ID]) claim(id ID) (launched func()) {
 	}
 }
 
-// claimed says whether one is being started.
+// claimed reports whether an id is being started.
 func (s *launches[ID]) claimed(id ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.going[id] > 0
 }
 
-// ask begins a question about some or all, before the guest is asked, which done ends.
+// ask begins a question about some or all ids, before the guest is asked; done ends it.
 func (s *launches[ID]) ask(about ...ID) *question[ID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (q *question[ID]) miss(id ID) {
 	}
 }
 
-// lost says whether what the guest told nothing of is not there. It is asked in the transaction that writes so: who
-// claims an id, and then puts on record that it goes on, is right after either of them.
+// lost reports whether an id that the guest does not know is lost. It is called in the transaction
+// that records it: a start that claims the id, and then records it, comes before or after.
 func (q *question[ID]) lost(id ID) bool {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()

@@ -19,7 +19,7 @@ func TestStartedWhileAsked(t *testing.T) {
 		}
 		var both sync.WaitGroup
 		both.Go(func() {
-			if err := l.attendant.compare(t.Context(), c); err != nil {
+			if err := l.runTracker.compare(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,8 +6,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// Limits are the deadlines of everything that waits for a guest, and the times that
-// cut what is done in its terminals into stretches of work.
+// Limits are the deadlines of everything that waits for a guest, and the times that end a terminal
+// session.
 type Limits struct {
 	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
 	Resume    time.Duration // from a machine's going on from a snapshot to the agent's answer and the mounted workspace
@@ -20,13 +20,13 @@ type Limits struct {
 	Stall     time.Duration // without a byte in a file's transfer
 	Shutdown  time.Duration // for a guest to end after it was asked
 	PowerDown time.Duration // for a guest to end after its power button was pressed
-	Quiet     time.Duration // without a change in terminals: what comes then is another stretch
-	Stretch   time.Duration // for a stretch, however much is changed
-	Leave     time.Duration // without a change, once the last one has left a terminal of the stretch
+	Quiet     time.Duration // without a change in terminals: what comes then is another terminal session
+	Stretch   time.Duration // for a terminal session, however much is changed
+	Leave     time.Duration // without a change, once the last one has left a terminal of the terminal session
 }
 
-// defaultLimits are generous enough for a host that is fully loaded; software
-// emulation is 5 to 20 times slower than the processor.
+// defaultLimits are generous enough for a fully loaded host. Software emulation is 5 to 20 times
+// slower than hardware.
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
 		Boot: time.Minute, Resume: 30 * time.Second, Wake: 2 * time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,

@@ -12,10 +12,9 @@ import (
 	"holt/internal/workspace"
 )
 
-// List returns a page of the entries of a directory, those of one page in the
-// order of their names. Which entries a page has: of a running computer, those
-// that follow in the order of the directory, since its names cannot be sorted
-// without holding all of them; of a stopped one, those that follow by name.
+// List returns a page of the entries of a directory, sorted by name within the page. For a running
+// computer pages follow the order of the directory, since sorting it would mean holding all names;
+// for a stopped one they follow the names.
 func (f *Files) List(ctx context.Context, computer, path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], error) {
 	page := holt.Page[holt.FileInfo]{}
 	p, err := cleanPath(path)
@@ -40,8 +39,7 @@ func (f *Files) List(ctx context.Context, computer, path string, spec holt.PageS
 	return page, err
 }
 
-// listGuest reads one page of a directory, and one entry more to see whether
-// another page follows.
+// listGuest reads a page, and one more entry to see whether another page follows.
 func listGuest(ctx context.Context, c *agent.Client, path string, offset int64, most int, feed func()) (holt.Page[holt.FileInfo], error) {
 	page := holt.Page[holt.FileInfo]{Items: []holt.FileInfo{}}
 	last, err := offset, error(nil)
@@ -56,15 +54,14 @@ func listGuest(ctx context.Context, c *agent.Client, path string, offset int64, 
 		return nil
 	})
 	if err == nil && page.Next == offsetCursor(offset) { // it would go round for ever
-		err = holt.Errorf(holt.Unsupported, "the guest agent does not say where %s goes on", path).
-			WithHint("stop and start the computer: it then has the agent of this daemon")
+		err = holt.Errorf(holt.Unsupported, "the guest agent returned no cursor for the rest of %s", path).
+			WithHint("stop and start the computer")
 	}
 	slices.SortFunc(page.Items, func(a, b holt.FileInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return page, err
 }
 
-// offsetMark begins a cursor that is an offset in a directory. No name has it,
-// so a cursor that is a name is told from it.
+// offsetMark begins a cursor that is an offset in a directory. No file name contains it.
 const offsetMark = "/"
 
 func offsetCursor(offset int64) string { return offsetMark + strconv.FormatInt(offset, 10) }
@@ -75,11 +72,11 @@ func parseOffset(cursor string) (int64, error) {
 	}
 	digits, ok := strings.CutPrefix(cursor, offsetMark)
 	if !ok {
-		return 0, holt.Errorf(holt.Conflict, "the cursor is of a listing that began while the computer was stopped").WithHint("list the directory again from the first page")
+		return 0, holt.Errorf(holt.Conflict, "the cursor is of a listing that was started while the computer was stopped").WithHint("list the directory again from the first page")
 	}
 	offset, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		return 0, holt.Errorf(holt.InvalidArgument, "the cursor is none that was given out").WithHint("give next of the page before, as it is")
+		return 0, holt.Errorf(holt.InvalidArgument, "invalid cursor").WithHint("pass next of the previous page unchanged")
 	}
 	return offset, nil
 }

@@ -21,10 +21,10 @@ func TestListedAfterFork(t *testing.T) {
 	l.id = holt.NewComputerID()
 	l.ctx, l.cancel = context.WithCancel(t.Context())
 	guestOf(t, l)
-	s := memory{newStore(t.Context(), Config{Snapshots: t.TempDir(), Engine: &stuckEngine{}, Log: slog.New(slog.DiscardHandler)})}
+	s := newStore(t.Context(), Config{Snapshots: t.TempDir(), Engine: &stuckEngine{}, Log: slog.New(slog.DiscardHandler)})
 	begin := func() (dir string, unlock func()) {
 		t.Helper()
-		unlock, err := s.seats.lock(t.Context(), l.id)
+		unlock, err := s.machines.lock(t.Context(), l.id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,15 +32,15 @@ func TestListedAfterFork(t *testing.T) {
 		if err := os.Mkdir(s.snapshots.path(id), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s.listSoon(l, id)
+		s.snapshotter.saveInventoryLater(l, id)
 		return s.snapshots.path(id), unlock
 	}
 	waits := func() { // until it was listed, and only the lock is missing
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			s.seats.mu.Lock()
-			users := s.seats.set[l.id].users
-			s.seats.mu.Unlock()
+			s.machines.mu.Lock()
+			users := s.machines.set[l.id].users
+			s.machines.mu.Unlock()
 			if users == 2 {
 				return
 			}
@@ -91,6 +91,6 @@ func TestListedAfterFork(t *testing.T) {
 		t.Errorf("kept for a computer that goes: %q", all)
 	}
 	unlock()
-	s.listSoon(l, holt.NewSnapshotID())
+	s.snapshotter.saveInventoryLater(l, holt.NewSnapshotID())
 	l.wg.Wait()
 }

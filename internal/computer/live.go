@@ -16,18 +16,29 @@ import (
 	"holt/internal/workspace"
 )
 
-// FileServer answers one session of a guest's file channel until conn ends or
-// ctx does, and closes conn. writer turns the tag of a request, hostile text,
-// into whom its change is attributed to.
+// FileServer serves one session of a guest's file channel until conn or ctx ends, and closes conn.
+// writer maps the tag of a request, which is untrusted, to the writer of its change.
 type FileServer func(ctx context.Context, ws *workspace.Workspace, conn net.Conn, writer func(tag string) workspace.Writer) error
 
-// live is a machine that runs now and the two channels into it. Its
-// goroutines redial a channel that breaks, until the machine ends or the
-// daemon lets go of it.
+// guestState is what a guest has of an identity before it is given one.
+type guestState int
+
+const (
+	guestConfigured   guestState = iota // it has its own; a reboot is a new boot
+	guestBooted                         // it has none
+	guestResumed                        // it has that of the snapshot that it was resumed from
+	guestResumedAgain                   // likewise, and another guest was resumed from the same snapshot: random numbers repeat
+)
+
+// resumed reports whether the guest has the identity of a snapshot.
+func (s guestState) resumed() bool { return s >= guestResumed }
+
+// live is a running machine and the two channels into it. Its goroutines redial
+// a channel that breaks, until the machine ends or the daemon lets go of it.
 type live struct {
 	id  holt.ComputerID
 	m   machine.Machine
-	net *network.Link // of m; nil: it has none
+	net *network.Link // nil: the machine has none
 	ws  *workspace.Workspace
 	log *slog.Logger
 
@@ -35,31 +46,29 @@ type live struct {
 	release func() // of ws
 	units   units
 
-	serve     FileServer
-	limits    Limits
-	keep      workspace.Keep
-	attendant *attendant
-	runs      *runSet
-	terminals *terminalSet
-	marks     marks
-	busy      *busy // what works in it by itself
-	look      bell  // see [idling.watch]: its idle timeout was changed
-	launched  time.Time
+	serve      FileServer
+	limits     Limits
+	keep       workspace.Retention
+	runTracker *runTracker
+	runs       *runSet
+	terminals  *terminalSet
+	marks      marks
+	busy       *busy        // what works in the guest by itself
+	look       notification // the idle timeout was changed; see [idler.watch]
+	launched   time.Time
 
-	hostname  string
-	bootID    string // of the guest that was last greeted; used by controlLoop only
-	fresh     bool   // that guest has no identity yet
-	restored  bool   // or has one from a snapshot
-	repeats   bool   // and it went on from there before
-	machineID string // that it is to have, if it is another machine than the one of that snapshot
-	newKeys   bool   // it boots from its image for the first time, whose SSH host keys are not its own
+	// What the guest is given; used by controlLoop only.
+	guest      guestState
+	bootID     string // of the guest when it was last configured
+	hostname   string
+	machineID  string // "": the guest keeps the one it has
+	newKeys    bool   // it boots from its image for the first time, and must not keep the image's SSH host keys
+	diskSizeMB int    // 0 unless its disk is larger than the guest believes
 
-	diskSizeMB int // MiB; 0 unless its disk is larger than the guest believes
-
-	greeted func(context.Context, agent.Identified) error // writes down what the guest is now; see [table.identify]
-	proxy   func(context.Context) (*agent.Proxy, error)   // what it is told of its proxy; nil: nothing
-	explain func(*holt.OutOfMemory)                       // adds to what its guest says of memory what gives it more
-	stood   bell                                          // the guest's processors stood still
+	greeted func(context.Context, agent.Identified) error // records what the guest is now; see [table.identify]
+	proxy   func(context.Context) (*agent.Proxy, error)   // what the guest is told of its proxy; nil: nothing
+	explain func(*holt.OutOfMemory)                       // adds the command that gives more memory
+	stood   notification                                  // the guest's processors were stopped for a snapshot
 
 	ctx    context.Context
 	cancel context.CancelFunc // nil before connect
@@ -69,23 +78,23 @@ type live struct {
 	client  *agent.Client // nil while the control channel is down
 	up      chan struct{} // closed while client is set
 	fault   error         // why the control channel is down; nil when up or never tried
-	refusal error         // why a guest that goes on from a snapshot cannot have its identity; nil when up
+	refusal error         // why the guest cannot be given its identity; nil when up
 }
 
-// connect begins to serve both channels.
+// connect starts to serve both channels.
 func (l *live) connect(ctx context.Context) {
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.wg.Go(l.controlLoop)
 	l.wg.Go(l.filesLoop)
 }
 
-// close lets go of the channels, not of the machine, and waits for the goroutines.
+// close closes the channels, not the machine, and waits for the goroutines.
 func (l *live) close() {
 	l.cancel()
 	l.wg.Wait()
 }
 
-// backoff is the pause before a channel is dialled again.
+// backoff waits before the next try, or until ctx ends.
 func backoff(ctx context.Context, try int) {
 	const first, most = 50 * time.Millisecond, 2 * time.Second
 	t := time.NewTimer(min(first<<min(try, 10), most))
@@ -96,15 +105,13 @@ func backoff(ctx context.Context, try int) {
 	}
 }
 
-// patience is how long the first connection to a port has for the guest's
-// answer. A line may be dead that the next one is not, see "Traps" of package
-// qemu; and a guest may be booting, so each next one has twice as long. It is not
-// shorter for a guest that goes on from a snapshot, though that answers at once: it takes
-// a fifth of a second and, on a busy host, a whole one, and each connection that was
-// given up before makes it read another preamble.
+// patience is how long the first connection to a port waits for the guest; each next one waits
+// twice as long. One connection may be dead where the next is not (see "Traps" of package qemu),
+// and a guest may be booting. A resumed guest usually answers in 0.2 s, but on a busy host it takes
+// a second, and every abandoned connection costs it another preamble.
 const patience = 2 * time.Second
 
-// dial opens a resynced session on a port, over as many connections as ctx has time for.
+// dial opens a session on a port, with as many connections as ctx has time for.
 func (l *live) dial(ctx context.Context, port string) (net.Conn, error) {
 	return dial(ctx, l.m, port)
 }
@@ -121,7 +128,7 @@ func dial(ctx context.Context, m machine.Machine, port string) (net.Conn, error)
 	}
 }
 
-// session makes one connection to a port into a session.
+// session makes one connection into a session.
 func session(ctx context.Context, m machine.Machine, port string) (net.Conn, error) {
 	conn, err := m.Dial(ctx, port)
 	if err != nil {
@@ -130,9 +137,8 @@ func session(ctx context.Context, m machine.Machine, port string) (net.Conn, err
 	return channel.Dial(ctx, conn) // closes conn when it fails
 }
 
-// steady is how long a session lasts that was not broken on purpose. What
-// follows a shorter one is dialled ever more slowly, since each costs work and
-// perhaps a line in the log.
+// steady is how long a session lasts that was not broken on purpose. After a shorter one the redial
+// is delayed more and more.
 const steady = 10 * time.Second
 
 // again counts the tries since the last steady session.
@@ -158,7 +164,7 @@ func (l *live) controlLoop() {
 	}
 }
 
-// alive says whether redialling makes sense.
+// alive reports whether redialling makes sense.
 func (l *live) alive() bool {
 	select {
 	case <-l.ctx.Done():
@@ -192,10 +198,10 @@ func (l *live) dialControl() (*agent.Client, error) {
 		err = l.keepTime(ctx, client, asked, h)
 	}
 	if err == nil {
-		if told := l.tellProxy(ctx, client); told != nil {
-			l.log.Warn("a guest is not told of its proxy", "computer", l.id, "err", told)
+		if told := l.sendProxy(ctx, client); told != nil {
+			l.log.Warn("send proxy settings to guest", "computer", l.id, "err", told)
 		}
-		err = l.attendant.reconcile(ctx, client)
+		err = l.runTracker.reconcile(ctx, client)
 	}
 	if err != nil {
 		client.Close()
@@ -204,17 +210,15 @@ func (l *live) dialControl() (*agent.Client, error) {
 	return client, nil
 }
 
-// clockError is by how much a guest's clock may be wrong once it was set.
+// clockError is the tolerated error of a guest's clock after it was set.
 const clockError = time.Second
 
-// clockTries is how often a guest's clock is set before it is left as it is: on a
-// host that is that busy nobody can say what is right.
+// clockTries bounds how often a guest's clock is set: on a very busy host it may never be exact.
 const clockTries = 5
 
-// setClock sets a guest's clock again until it cannot be late by more than half of
-// clockError: the time that a guest is told is as old as the telling took, and one that
-// has just come from a file, and has made keys first, took long. It returns what the
-// clock says; a guest that says nothing has none of its own.
+// setClock sets a guest's clock until it is late by at most half of clockError: the time that a
+// guest is given is as old as the message, which may take long. It returns the guest's clock; a
+// guest without one reports the zero time.
 func setClock(says time.Time, set func(now time.Time) (time.Time, error)) (time.Time, error) {
 	for range clockTries {
 		if says.IsZero() || time.Since(says) <= clockError/2 {
@@ -228,7 +232,7 @@ func setClock(says time.Time, set func(now time.Time) (time.Time, error)) (time.
 	return says, nil
 }
 
-// clockOf returns what sets a guest's clock, and says what it is then.
+// clockOf returns a function that sets a guest's clock and returns what it is then.
 func clockOf(ctx context.Context, client *agent.Client) func(time.Time) (time.Time, error) {
 	return func(now time.Time) (time.Time, error) {
 		is, err := client.Configure(ctx, agent.Identity{Now: now})
@@ -236,9 +240,8 @@ func clockOf(ctx context.Context, client *agent.Client) func(time.Time) (time.Ti
 	}
 }
 
-// keepTime sets the clock of a guest that has said hello, if it is wrong. It stands with the
-// processors: while a snapshot is taken, from the death of a daemon that was taking one until
-// the next one lets it go on, and while the host sleeps.
+// keepTime sets a wrong clock. A guest's clock stops with its processors: during a snapshot, after
+// the crash of a daemon that was taking one, and while the host sleeps.
 func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Time, h agent.Hello) error {
 	if !wrongClock(h.Now, asked, time.Now()) {
 		return nil
@@ -248,18 +251,18 @@ func (l *live) keepTime(ctx context.Context, client *agent.Client, asked time.Ti
 	if err == nil {
 		now, err = setClock(now, set)
 	}
-	l.log.InfoContext(ctx, "guest's clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
+	l.log.InfoContext(ctx, "guest clock set", "computer", l.id, "was", h.Now, "is", now, "err", err)
 	return err
 }
 
-// wrongClock says whether a clock that was read between two instants was wrong by more than
-// half of clockError, however long the reading took.
+// wrongClock reports whether a clock that was read between two instants was off by more than half
+// of clockError.
 func wrongClock(says, asked, answered time.Time) bool {
 	return !says.IsZero() && (says.Before(asked.Add(-clockError/2)) || says.After(answered.Add(clockError/2)))
 }
 
-// beat returns when the channel has ended or the agent stops answering: a
-// connection to a guest that hangs breaks by itself never.
+// beat returns when the channel has ended or the agent does not answer: a connection to a hung
+// guest never fails by itself.
 func (l *live) beat(client *agent.Client) error {
 	tick := time.NewTicker(l.limits.Beat)
 	defer tick.Stop()
@@ -291,10 +294,10 @@ func (l *live) filesLoop() {
 		conn, err := l.dialFiles()
 		began := time.Now()
 		if err == nil {
-			err = l.serve(l.ctx, l.ws, conn, l.attendant.writer)
+			err = l.serve(l.ctx, l.ws, conn, l.runTracker.writer)
 		}
 		if err != nil && l.ctx.Err() == nil {
-			l.log.Warn("file channel broke", "computer", l.id, "err", err)
+			l.log.Warn("file channel failed", "computer", l.id, "err", err)
 		}
 		backoff(l.ctx, try)
 		try = again(try, time.Since(began))
@@ -307,7 +310,7 @@ func (l *live) dialFiles() (net.Conn, error) {
 	return l.dial(ctx, machine.PortFiles)
 }
 
-// set publishes the control channel, or that it is down and why.
+// set publishes the control channel, or why it is down.
 func (l *live) set(client *agent.Client, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +329,7 @@ func (l *live) set(client *agent.Client, fault error) {
 	}
 }
 
-// refuse says why the guest will not come up: nobody has to wait for it.
+// refuse records why the guest cannot be given its identity, so that nobody waits for it.
 func (l *live) refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,7 +340,7 @@ func (l *live) refuse(err error) {
 	}
 }
 
-// drop takes back a client that was found broken before beat noticed.
+// drop removes a broken client before beat notices.
 func (l *live) drop(client *agent.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -346,7 +349,6 @@ func (l *live) drop(client *agent.Client) {
 	}
 }
 
-// refused returns why the guest cannot come up, nil if it may.
 func (l *live) refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,8 +361,7 @@ func (l *live) state() (*agent.Client, <-chan struct{}, error) {
 	return l.client, l.up, l.fault
 }
 
-// agent returns the guest agent's client, waiting up to limit for a channel
-// that is down to come back.
+// agent returns the client of the guest agent. It waits up to limit for a channel that is down.
 func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, error) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -380,7 +381,7 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 		case <-up:
 		case <-l.m.Done():
 			return nil, holt.Errorf(holt.Unavailable, "the computer's machine has ended").
-				WithHint("holt computer start starts it again")
+				WithHint("start it with holt computer start")
 		case <-l.ctx.Done():
 			return nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
 		case <-ctx.Done():
@@ -389,19 +390,18 @@ func (l *live) agent(ctx context.Context, limit time.Duration) (*agent.Client, e
 			if fault == nil {
 				fault = errors.New("no answer yet")
 			}
-			return nil, silent(fault)
+			return nil, notAnswering(fault)
 		}
 	}
 }
 
-// silent is the error for a guest agent that does not answer.
-func silent(cause error) *holt.Error {
+func notAnswering(cause error) *holt.Error {
 	return holt.Errorf(holt.Unavailable, "the guest agent does not answer: %w", cause).
-		WithHint("the guest may be overloaded, or its agent was ended; see holt computer logs, and mend it with holt computer stop and start")
+		WithHint("the guest may be overloaded, or its agent may have been killed: see holt computer logs; holt computer stop and start boots it again")
 }
 
-// do calls act with the guest agent. Each attempt is bounded by limit. When
-// the channel breaks under it and repeat allows it, it is tried once more.
+// do calls act with the guest agent, each attempt bounded by limit. If the channel breaks and
+// repeat is set, it tries once more.
 func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act func(context.Context, *agent.Client) error) error {
 	for try := 0; ; try++ {
 		client, err := l.agent(ctx, l.limits.Reconnect)
@@ -418,30 +418,30 @@ func (l *live) do(ctx context.Context, limit time.Duration, repeat bool, act fun
 		case ctx.Err() != nil:
 			return gone(ctx)
 		case expired:
-			return silent(err)
+			return notAnswering(err)
 		case !cut(client, err) || holt.CodeOf(err) != holt.Unavailable:
 			return err
 		case !repeat || try > 0:
-			return silent(err)
+			return notAnswering(err)
 		case !broken(client): // it ends, and its channel with it
 			backoff(ctx, 0)
 		}
 	}
 }
 
-// gone is the error for a caller whose context has ended.
+// gone is the error of a call whose context has ended.
 func gone(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return holt.Errorf(holt.Timeout, "it took longer than allowed: %w", err)
+		return holt.Errorf(holt.Timeout, "timed out: %w", err)
 	}
 	return err
 }
 
-// cut says whether an operation was broken off: the guest may have done it, or not.
+// cut reports whether an operation was interrupted: the guest may or may not have done it.
 func cut(client *agent.Client, err error) bool { return broken(client) || agent.Ended(err) }
 
-// broken says whether the channel has ended.
+// broken reports whether the channel has ended.
 func broken(client *agent.Client) bool {
 	select {
 	case <-client.Done():
@@ -449,4 +449,18 @@ func broken(client *agent.Client) bool {
 	default:
 		return false
 	}
+}
+
+// running reports whether the machine has not ended.
+func (l *live) running() bool { return !ended(l.m) }
+
+// spawn runs fn in a goroutine that close waits for; false if close was called.
+func (l *live) spawn(fn func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.wg.Go(fn)
+	return true
 }

@@ -15,11 +15,10 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// logPoll is how often a followed console log is looked at.
 const logPoll = 200 * time.Millisecond
 
-// Logs writes the console log of a computer's machine to w: all that is kept,
-// or its last whole lines, and with Follow what is added until ctx ends.
+// Logs writes the console log of a computer's machine to w: all of it, or its last whole lines, and
+// with Follow what is added until ctx ends.
 func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.gate.ctx.Done():
+		case <-s.shutdown.ctx.Done():
 			return ending()
 		case <-time.After(logPoll):
 		}
@@ -48,7 +47,7 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 	}
 }
 
-// logReader follows a log that another process writes, cuts short or replaces.
+// logReader follows a log that another process appends to, truncates or replaces.
 type logReader struct {
 	path string
 	w    io.Writer
@@ -62,7 +61,7 @@ func (l *logReader) close() {
 	}
 }
 
-// begin opens the log and skips what comes before its last n bytes.
+// begin opens the log and skips to its last n bytes.
 func (l *logReader) begin(n int64) error {
 	if err := l.reopen(); err != nil || l.f == nil || n <= 0 {
 		return err
@@ -83,7 +82,7 @@ func (l *logReader) begin(n int64) error {
 	return nil
 }
 
-// wholeLines drops the piece of a line at the beginning of b.
+// wholeLines drops a partial line at the beginning of b.
 func wholeLines(b []byte) []byte {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 {
 		return b[i+1:]
@@ -91,7 +90,7 @@ func wholeLines(b []byte) []byte {
 	return b
 }
 
-// reopen opens the log if it is there and is another file than the open one.
+// reopen opens the log if it is a new file.
 func (l *logReader) reopen() error {
 	f, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {

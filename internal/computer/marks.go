@@ -9,16 +9,15 @@ import (
 	"holt/internal/workspace"
 )
 
-// marks are the operations on a guest's files that go on for somebody outside.
-// What they change comes back through the file channel with the operation's
-// mark. The guest could put a mark on anything else, so each is worth something
-// only while its operation lasts. The zero value is ready.
+// marks are the file operations in progress on behalf of callers. Their changes come back through
+// the file channel with the operation's mark. A guest can copy a mark, so each is valid only during
+// its operation. The zero value is ready.
 type marks struct {
 	mu   sync.Mutex
 	open map[string]workspace.Writer
 }
 
-// begin gives an operation its mark, until done is called.
+// begin returns a mark that is valid until done is called.
 func (m *marks) begin(w workspace.Writer) (mark string, done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,7 +37,7 @@ func (m *marks) begin(w workspace.Writer) (mark string, done func()) {
 	}
 }
 
-// writer returns whom a tag stands for, if it is the mark of an operation that goes on.
+// writer returns the writer of a tag that is a valid mark.
 func (m *marks) writer(tag string) (workspace.Writer, bool) {
 	mark, ok := strings.CutPrefix(tag, "for/")
 	if !ok {

@@ -23,11 +23,11 @@ func TestRunsOfMuteGuest(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	l, _ := stubborn(t)
 	l.set(c, nil)
-	w.seats.put(w.r.ID, l)
-	defer w.seats.put(w.r.ID, nil)
+	w.machines.put(w.r.ID, l)
+	defer w.machines.put(w.r.ID, nil)
 	for range 5 {
 		run := holt.Run{ID: holt.NewRunID(), ComputerID: w.r.ID, State: holt.RunRunning, StartedAt: time.Now()}
-		w.ok(w.runs.insert(t.Context(), run, nil))
+		w.ok(w.runRows.insert(t.Context(), run, nil))
 		l.runs.opened(run.ID)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*glance)

@@ -8,8 +8,7 @@ import (
 	"holt"
 )
 
-// freeName returns a scientist's surname that taken does not hold. When all
-// are taken it appends a number.
+// freeName returns a scientist's surname that is not taken, with a number if all are.
 func freeName(taken func(name string) bool) string {
 	names := strings.Fields(scientists)
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

@@ -6,10 +6,11 @@ import (
 	"holt"
 )
 
-// Observer is told what goes on, for whoever counts it. It is told concurrently and must not wait; of what is nil nobody is told.
+// Observer receives measurements. It is called concurrently and must not block. Nil fields are not
+// called.
 type Observer struct {
 	Agent    func(op string, took time.Duration, err error)    // a guest agent was asked for something
-	Wake     func(from holt.ComputerState, took time.Duration) // somebody needed a computer that was stopped or paused, and has it
+	Wake     func(from holt.ComputerState, took time.Duration) // a stopped or paused computer was woken
 	Attached func(clients int)                                 // so many more clients are attached to terminals; negative: fewer
 }
 

@@ -1,27 +1,22 @@
 package computer
 
 import (
-	"context"
 	"fmt"
 
 	"holt"
 )
 
-// told completes what a guest says of memory, if it says that it was at an end.
+// told completes a report of the guest that memory ran out; nil is none.
 func (l *live) told(o *holt.OutOfMemory) {
 	if o != nil {
 		l.explain(o)
 	}
 }
 
-// explain adds to what a guest says of memory that was at an end the command that gives it more.
-func (s *Store) explain(o *holt.OutOfMemory, id holt.ComputerID) {
-	r, err := s.table.find(context.Background(), string(id))
-	switch {
-	case err != nil:
-	case r.Job != "":
-		o.Raise = fmt.Sprintf("holt job run --memory-mb %d", 2*r.MemoryMB)
-	default:
-		o.Raise = fmt.Sprintf("holt computer resize %s --memory-mb %d", r.Name, 2*r.MemoryMB)
+// raiseMemory is the command that gives a computer more memory.
+func (r record) raiseMemory() string {
+	if r.Job != "" {
+		return fmt.Sprintf("holt job run --memory-mb %d", 2*r.MemoryMB)
 	}
+	return fmt.Sprintf("holt computer resize %s --memory-mb %d", r.Name, 2*r.MemoryMB)
 }

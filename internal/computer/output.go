@@ -15,6 +15,7 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 )
 
 const (
@@ -22,36 +23,36 @@ const (
 	outputTemp = "new"    // there, until it has a run's name
 
 	keptOutput = 1 << 20  // of each run the end of its output that takes this many bytes as events
-	mostOutput = 64 << 20 // bytes that the files of the runs of one computer may take that have ended; those that go on share half of that
+	mostOutput = 64 << 20 // bytes of the output files of one computer's ended runs; running ones share half of that
 	diskBlock  = 4 << 10  // of which even the smallest takes one
 )
 
-// outputs keeps the output of runs for when no guest has it any more. A file is not synced: what a
-// loss of power leaves of it does not decode, and counts as gone.
+// outputs saves the output of runs for when no guest has it any more. Files are not synced: one
+// that a power loss truncates does not decode, and counts as lost.
 type outputs struct {
-	table runTable
-	dir   func(holt.ComputerID) string // of a computer
-	most  int64                        // mostOutput, but in tests
-	log   *slog.Logger
-	point func(string) error
+	table     runTable
+	dir       func(holt.ComputerID) string // of a computer
+	most      int64                        // mostOutput, but in tests
+	log       *slog.Logger
+	failpoint func(string) error
 }
 
 func (o outputs) path(computer holt.ComputerID, name string) string {
 	return filepath.Join(o.dir(computer), outputDir, name)
 }
 
-// put keeps what a guest has of a run's output. One at a time for each computer.
+// put saves what a guest has of a run's output. Calls for one computer must not overlap.
 func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.RunOutput) error {
 	id, bytes := out.Run.ID, int64(0)
 	// What was taken before stays, if the guest has nothing any more.
 	if slices.ContainsFunc(out.Events, func(e holt.RunEvent) bool { return e.Kind != holt.RunGap }) {
 		b := agent.EncodeOutput(out.Events)
 		if err := o.write(computer, id, b); err != nil {
-			return HostError(fmt.Errorf("keep a run's output: %w", err))
+			return hosterror.Full(fmt.Errorf("keep a run's output: %w", err))
 		}
 		bytes = onDisk(int64(len(b)))
 	}
-	if err := o.point("run/kept"); err != nil {
+	if err := o.failpoint("run/kept"); err != nil {
 		return err
 	}
 	gone, err := o.table.took(context.WithoutCancel(ctx), computer, id, bytes, out.Run.State == holt.RunExited, out.End, o.most)
@@ -59,7 +60,7 @@ func (o outputs) put(ctx context.Context, computer holt.ComputerID, out agent.Ru
 	return err
 }
 
-// onDisk is what a file of that size takes.
+// onDisk is the size of a file on disk.
 func onDisk(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
 
 func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error {
@@ -72,7 +73,7 @@ func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error 
 		err = os.WriteFile(temp, b, 0o600)
 	}
 	if err == nil {
-		err = o.point("run/output")
+		err = o.failpoint("run/output")
 	}
 	if err == nil {
 		err = os.Rename(temp, o.path(computer, string(id)))
@@ -83,16 +84,15 @@ func (o outputs) write(computer holt.ComputerID, id holt.RunID, b []byte) error 
 	return err
 }
 
-// remove removes the files of runs; that there is none is no error.
 func (o outputs) remove(computer holt.ComputerID, ids []holt.RunID) {
 	for _, id := range ids {
 		if err := os.Remove(o.path(computer, string(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			o.log.Warn("remove a run's output", "computer", computer, "run", id, "err", err)
+			o.log.Warn("remove output of run", "computer", computer, "run", id, "err", err)
 		}
 	}
 }
 
-// get returns what is kept of a run's output: events from offset 0 on, none if nothing is.
+// get returns the saved events of a run from offset 0 on; none if there are none.
 func (o outputs) get(computer holt.ComputerID, id holt.RunID) []holt.RunEvent {
 	f, err := os.Open(o.path(computer, string(id)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,12 +107,13 @@ func (o outputs) get(computer holt.ComputerID, id holt.RunID) []holt.RunEvent {
 		}
 	}
 	if err != nil {
-		o.log.Warn("read a run's output", "computer", computer, "run", id, "err", err)
+		o.log.Warn("read output of run", "computer", computer, "run", id, "err", err)
 	}
 	return events
 }
 
-// since returns what is known of an ended run's output from an offset on. What is not kept is a gap.
+// since returns what is known of an ended run's output from an offset on, with gaps for what is
+// lost.
 func (o outputs) since(ctx context.Context, run holt.Run, from int64) ([]holt.RunEvent, error) {
 	end, known, err := o.table.written(ctx, run.ID)
 	events := o.get(run.ComputerID, run.ID)
@@ -122,7 +123,7 @@ func (o outputs) since(ctx context.Context, run holt.Run, from int64) ([]holt.Ru
 	return between(events, from, end), err
 }
 
-// between returns what events say of the output between two offsets; a gap stands for what they do not.
+// between returns the output between two offsets, with gaps for what events lack.
 func between(events []holt.RunEvent, from, to int64) (list []holt.RunEvent) {
 	gap := func(upto int64) {
 		if from < upto {
@@ -147,11 +148,9 @@ func between(events []holt.RunEvent, from, to int64) (list []holt.RunEvent) {
 	return list
 }
 
-// eventEnd is the offset behind an event.
 func eventEnd(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
 
-// tidy brings a computer's files and the records of its runs together, which a daemon that was
-// killed may have left apart.
+// tidy makes a computer's files and the records of its runs match, which a crash may prevent.
 func (o outputs) tidy(ctx context.Context, computer holt.ComputerID) error {
 	entries, err := os.ReadDir(filepath.Dir(o.path(computer, outputTemp)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,15 +179,14 @@ func (o outputs) tidy(ctx context.Context, computer holt.ComputerID) error {
 	return nil
 }
 
-// share is how much is kept of each of so many runs that go on.
+// share is how much is saved of each of so many running runs.
 func (o outputs) share(runs int) int {
 	share := o.most/2/int64(max(1, runs)) - diskBlock // with what a file has besides
 	return int(min(keptOutput, max(0, share)))
 }
 
-// take takes what there is of a run's output out of the guest, the last bytes of it, unless that
-// was done since its end.
-func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
+// take saves the last bytes of a run's output, unless that was done since its end.
+func (a *runTracker) take(ctx context.Context, c *agent.Client, id holt.RunID, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	done, err := a.l.runs.take(ctx)
@@ -203,23 +201,23 @@ func (a *attendant) take(ctx context.Context, c *agent.Client, id holt.RunID, la
 	if err != nil && (broken(c) || ctx.Err() != nil) {
 		return err
 	}
-	if err != nil { // the guest has forgotten it, or is older than this program: no reason to fill the log
-		a.l.log.Debug("a guest does not give a run's output", "computer", a.l.id, "run", id, "err", err)
+	if err != nil { // the guest has forgotten it
+		a.l.log.Debug("get output of run", "computer", a.l.id, "run", id, "err", err)
 		return nil
 	}
 	return a.outputs.put(ctx, a.l.id, out)
 }
 
-// keep takes the output of all runs that have ended. It says whether the host had room for it; what
-// it had none for is left for another try. What cannot be taken else the next session tries again.
-func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
+// keep saves the output of ended runs. It returns false if the host is out of space, and leaves the
+// rest for the next try; the next session retries other failures.
+func (a *runTracker) keep(ctx context.Context, c *agent.Client) (room bool) {
 	for _, id := range a.l.runs.untaken() {
 		err := a.take(ctx, c, id, keptOutput)
 		if err != nil && (broken(c) || ctx.Err() != nil) {
 			return true
 		}
 		a.note(c, id, err)
-		if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+		if holt.CodeOf(hosterror.Full(err)) == holt.OutOfSpace {
 			return false
 		}
 		a.l.runs.took(id)
@@ -227,8 +225,8 @@ func (a *attendant) keep(ctx context.Context, c *agent.Client) (room bool) {
 	return true
 }
 
-// note logs why a run's output is not kept.
-func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
+// note logs why a run's output is not saved.
+func (a *runTracker) note(c *agent.Client, id holt.RunID, err error) {
 	if err == nil || broken(c) || a.l.ctx.Err() != nil {
 		return
 	}
@@ -236,12 +234,12 @@ func (a *attendant) note(c *agent.Client, id holt.RunID, err error) {
 	if holt.CodeOf(err) == holt.Timeout { // the guest hangs
 		level = slog.LevelDebug
 	}
-	a.l.log.Log(a.l.ctx, level, "output of a run is not kept", "computer", a.l.id, "run", id, "err", err)
+	a.l.log.Log(a.l.ctx, level, "save output of run", "computer", a.l.id, "run", id, "err", err)
 }
 
-// takeAll takes the output of all runs, also of those that go on: their machine is about to end. It
-// takes no longer than limit.
-func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
+// takeAll saves the output of all runs, including running ones, before their machine ends. It takes
+// at most limit.
+func (a *runTracker) takeAll(ctx context.Context, c *agent.Client, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ids := a.l.runs.all()
@@ -252,16 +250,16 @@ func (a *attendant) takeAll(ctx context.Context, c *agent.Client, limit time.Dur
 	a.keep(ctx, c)
 }
 
-// takeRunning takes what runs that go on have written since it was called last: their machine may be
-// killed. Up to where that was is in taken. It says whether the host had room for it.
-func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
+// takeRunning saves new output of running runs, in case their machine is killed. taken has the
+// offsets of the last call. It returns false if the host is out of space.
+func (a *runTracker) takeRunning(ctx context.Context, c *agent.Client, taken map[holt.RunID]int64) (room bool) {
 	ids := a.l.runs.all()
 	maps.DeleteFunc(taken, func(id holt.RunID, _ int64) bool { return !slices.Contains(ids, id) })
 	for _, id := range ids {
 		end, err := a.written(ctx, c, id)
 		if err == nil && end != taken[id] {
 			err = a.take(ctx, c, id, a.outputs.share(len(ids)))
-			if holt.CodeOf(HostError(err)) == holt.OutOfSpace {
+			if holt.CodeOf(hosterror.Full(err)) == holt.OutOfSpace {
 				a.note(c, id, err)
 				return false
 			}
@@ -274,24 +272,22 @@ func (a *attendant) takeRunning(ctx context.Context, c *agent.Client, taken map[
 	return true
 }
 
-// written asks the guest how much a run has written.
-func (a *attendant) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
+func (a *runTracker) written(ctx context.Context, c *agent.Client, id holt.RunID) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.l.limits.Answer)
 	defer cancel()
 	out, err := c.RunOutput(ctx, id, 0)
 	return out.End, err
 }
 
-// handOver takes the output of all runs, for if their computer never goes on, and has its guest
-// write what programs hold of the workspace in memory, which can then be read without it. A guest
-// that hangs is waited for once for both.
+// handOver saves the output of all runs and flushes the guest, in case the computer is never
+// resumed. A hung guest is waited for once.
 func (l *live) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
 	if client, _, _ := l.state(); client != nil {
-		l.attendant.takeAll(ctx, client, l.limits.Flush/2)
+		l.runTracker.takeAll(ctx, client, l.limits.Flush/2)
 	}
 	if err := l.flush(ctx); err != nil {
-		l.log.Debug("the guest did not write what it holds in memory", "computer", l.id, "err", err)
+		l.log.Debug("flush guest", "computer", l.id, "err", err)
 	}
 }

@@ -55,10 +55,10 @@ type kept struct {
 }
 
 func newKept(t *testing.T) kept {
-	table, dir := openRuns(t, Schema, RunSchema, OutputSchema, BackSchema, ScheduleSchema, ReasonSchema), t.TempDir()
+	table, dir := openRuns(t, Schema), t.TempDir()
 	return kept{t: t, id: "cmp_a", dir: filepath.Join(dir, outputDir), outputs: outputs{
 		table: table, dir: func(holt.ComputerID) string { return dir }, most: 5 * diskBlock, log: table.log,
-		point: func(string) error { return nil },
+		failpoint: func(string) error { return nil },
 	}}
 }
 
@@ -120,12 +120,12 @@ func TestOutputsAreBounded(t *testing.T) {
 	for i := range 6 {
 		ran = append(ran, k.ran(fmt.Sprintf("output %d", i), holt.RunExited, now.Add(-time.Duration(i)*time.Minute)))
 	}
-	silent := k.ran("", holt.RunExited, now)
+	notAnswering := k.ran("", holt.RunExited, now)
 	k.files(6)
 	k.has(going, "goes on")
 	k.has(ran[4], "output 4")
 	k.has(ran[5], "<8>") // it ended earlier
-	k.has(silent, "")
+	k.has(notAnswering, "")
 	large := k.ran(strings.Repeat("x", 2*diskBlock), holt.RunExited, now.Add(time.Minute)) // with its header it takes 3
 	k.files(4)
 	k.has(ran[1], "output 1")
@@ -146,14 +146,14 @@ func TestOutputsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.files(3)
-	if err := k.put(t.Context(), k.id, wrote(holt.Run{ID: silent.ID, State: holt.RunRunning}, "now")); err != nil { // and more may come
+	if err := k.put(t.Context(), k.id, wrote(holt.Run{ID: notAnswering.ID, State: holt.RunRunning}, "now")); err != nil { // and more may come
 		t.Fatal(err)
 	}
-	if taken, err := k.table.taken(t.Context(), silent.ID); err != nil || taken {
+	if taken, err := k.table.taken(t.Context(), notAnswering.ID); err != nil || taken {
 		t.Errorf("what came until now is taken for all: %v", err)
 	}
-	left, err := k.table.untaken(t.Context(), k.id, []holt.RunID{ran[0].ID, silent.ID, going.ID, large.ID})
-	if err != nil || !slices.Equal(left, []holt.RunID{silent.ID}) {
+	left, err := k.table.untaken(t.Context(), k.id, []holt.RunID{ran[0].ID, notAnswering.ID, going.ID, large.ID})
+	if err != nil || !slices.Equal(left, []holt.RunID{notAnswering.ID}) {
 		t.Errorf("to be taken: %v %v", left, err)
 	}
 }
@@ -182,7 +182,7 @@ func TestRevive(t *testing.T) {
 	}
 	back := func() {
 		t.Helper()
-		b := &restoring{making: making{r: &record{Computer: holt.Computer{ID: k.id}}}}
+		b := &restoring{transition: transition{r: &record{Computer: holt.Computer{ID: k.id}}}}
 		err := k.table.d.Write(t.Context(), func(tx *db.Tx) error {
 			return b.wentBack(tx, snapshot{Snapshot: holt.Snapshot{CreatedAt: now.Add(-endSlack)}})
 		})
@@ -212,7 +212,7 @@ func TestOutputGoesWithItsRun(t *testing.T) {
 	run := k.ran("new", holt.RunRunning, now)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := &attendant{l: &live{id: k.id, runs: newRunSet(), log: k.log, ctx: ctx}, table: k.table, outputs: k.outputs}
+	a := &runTracker{l: &live{id: k.id, runs: newRunSet(), log: k.log, ctx: ctx}, table: k.table, outputs: k.outputs}
 	run.State = holt.RunExited
 	a.exited(run)
 	k.files(2)

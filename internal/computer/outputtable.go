@@ -9,14 +9,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// OutputSchema says what is kept of the output of runs.
-const OutputSchema = `
-ALTER TABLE run ADD COLUMN output INTEGER NOT NULL DEFAULT 0; -- bytes that its file takes on the disk; 0: there is none
-ALTER TABLE run ADD COLUMN written INTEGER;                   -- bytes that the run wrote; NULL: unknown, its output was not taken since its end
-CREATE INDEX run_output ON run (computer, output) WHERE output > 0;
-`
-
-// taken says whether a run's output was taken since its end, or that it is not on record.
+// taken reports whether a run's output was collected since its end, or the run is not on record.
 func (t runTable) taken(ctx context.Context, id holt.RunID) (bool, error) {
 	taken := true
 	err := read(ctx, t.d, func(tx *db.Tx) error {
@@ -28,8 +21,7 @@ func (t runTable) taken(ctx context.Context, id holt.RunID) (bool, error) {
 	return taken, err
 }
 
-// untaken returns those among some runs of a computer that have ended, and whose output was not
-// taken since.
+// untaken returns those of some runs that have ended and whose output was not collected since.
 func (t runTable) untaken(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) (list []holt.RunID, err error) {
 	among, err := json.Marshal(ids)
 	if err != nil || len(ids) == 0 {
@@ -43,7 +35,8 @@ func (t runTable) untaken(ctx context.Context, computer holt.ComputerID, ids []h
 	return list, err
 }
 
-// written returns how much a run wrote; known is false if its output was not taken since its end.
+// written returns how much a run wrote; known is false if its output was not collected since its
+// end.
 func (t runTable) written(ctx context.Context, id holt.RunID) (end int64, known bool, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Query(`SELECT written FROM run WHERE id = ? AND written IS NOT NULL`, []any{id}, func(row *db.Row) error {
@@ -54,10 +47,10 @@ func (t runTable) written(ctx context.Context, id holt.RunID) (end int64, known 
 	return end, known, err
 }
 
-// took writes down that a run's output was taken: into a file of so many bytes, 0 for none, and if
-// the run had ended all that it wrote. It returns the runs whose files must go, so that those of the
-// computer's that have ended take no more than most, and those of its others neither: of these none
-// goes for those. A run that is not on record is one of them.
+// took records that a run's output was collected: the size of its file, 0 for none, and after its
+// end how much it wrote. It returns the runs whose files must be removed so that those of ended
+// runs take at most most bytes, and those of running ones likewise; also a run that is not on
+// record.
 func (t runTable) took(ctx context.Context, computer holt.ComputerID, id holt.RunID, bytes int64, ended bool, end, most int64) (gone []holt.RunID, err error) {
 	var written any
 	if ended {
@@ -89,7 +82,7 @@ func (t runTable) took(ctx context.Context, computer holt.ComputerID, id holt.Ru
 	return gone, nil
 }
 
-// files returns how many bytes the file of each of a computer's runs takes by its record.
+// files returns the recorded file sizes of a computer's runs.
 func (t runTable) files(ctx context.Context, computer holt.ComputerID) (map[holt.RunID]int64, error) {
 	files := map[holt.RunID]int64{}
 	err := read(ctx, t.d, func(tx *db.Tx) error {
@@ -101,14 +94,13 @@ func (t runTable) files(ctx context.Context, computer holt.ComputerID) (map[holt
 	return files, err
 }
 
-// found writes down that there is a file of a run's output.
+// found records a file of a run's output.
 func (t runTable) found(ctx context.Context, id holt.RunID, bytes int64) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE run SET output = ? WHERE id = ?`, bytes, id)
 	})
 }
 
-// runIDs returns the first column of what a statement yields.
 func runIDs(tx *db.Tx, sql string, args ...any) (ids []holt.RunID, err error) {
 	err = tx.Query(sql, args, func(row *db.Row) error {
 		ids = append(ids, holt.RunID(row.Text(0)))

@@ -13,24 +13,28 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Ports is what listens in computers, and the connections to it.
-type Ports struct{ s *Store }
+// Ports is the listening ports of computers, and connections to them.
+type Ports struct {
+	*registry
+	waker *waker
+	conns *conns
+}
 
 // Ports returns the ports of all computers.
-func (s *Store) Ports() *Ports { return &Ports{s} }
+func (s *Store) Ports() *Ports { return s.ports }
 
 const (
 	// mostConns is how many connections to one computer are open at once. The rest of
 	// what its agent may do at once is for runs, terminals and files.
 	mostConns = 256
 	// mostReached is how many of these [Ports.Reach] may take: strangers are behind some,
-	// and who has a token is not shut out by them.
+	// and they must not lock out callers with a token.
 	mostReached = mostConns * 3 / 4
 	// mostConnsOfAll is how many there are to all computers, of which a tenant's have mostConnsIn at most: of each that
-	// nobody reads the daemon holds something, see package agent.
+	// is not read the daemon holds something, see package agent.
 	mostConnsOfAll = 4096
 	mostConnsIn    = mostConnsOfAll / 2
-	// connTries is how often a connection is made anew because the computer was paused
+	// connTries is how often a connection is retried because the computer was paused
 	// or stopped just then.
 	connTries = 3
 	// askPorts bounds what a guest is asked for the sake of a hint.
@@ -39,10 +43,10 @@ const (
 	mostHinted = 8
 )
 
-// List returns what listens in a computer, a paused or stopped one once it was
-// woken. Whose a port is is the guest's word, as far as there is such a run or terminal.
+// List returns what listens in a computer, which is woken if necessary. The run or terminal of a
+// port is what the guest claims, if it exists.
 func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, error) {
-	_, l, done, err := waking{n.s}.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "ports"})
+	_, l, done, err := n.waker.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "ports"})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +59,7 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 	for i := range list {
 		one := &list[i]
 		if one.Run != "" {
-			if _, here := l.attendant.startedHere(one.Run); !here {
+			if _, here := l.runTracker.startedHere(one.Run); !here {
 				one.Run = ""
 			}
 		}
@@ -69,55 +73,54 @@ func (n *Ports) List(ctx context.Context, computer string) ([]holt.Listener, err
 	return list, err
 }
 
-// Connect connects to a port of a computer, on its loopback or wherever something
-// listens at it, or to a unix socket there. A paused or stopped computer is woken. The
-// connection outlives ctx, and is a use of the computer; it ends with the machine, or the
-// daemon, and says so.
+// Connect connects to a port of a computer, on loopback or on any address that a program listens
+// on, or to a unix socket. It wakes the computer. The connection outlives ctx and keeps the
+// computer awake; it ends with the machine or the daemon, and then its errors say so.
 //
-// Errors: Unavailable: nothing listens there, or the guest does not answer; TooMany;
-// InvalidArgument; Timeout: what listens does not accept.
+// Errors: Unavailable (nothing listens, or the guest does not answer), TooMany, InvalidArgument,
+// Timeout (the program does not accept).
 func (n *Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, waking{n.s}.use, mostConns)
+	return n.connect(ctx, computer, to, n.waker.use, mostConns)
 }
 
-// Reach is Connect to a computer that runs, whose use the caller marks itself (see [Store.Wake]): it wakes none,
-// and a pause ends the connection, however long it has been open.
+// Reach is Connect to a running computer whose use the caller marks itself, see [Store.Wake]. It
+// wakes no computer, and a pause ends the connection.
 //
-// Errors: those of Connect, TooMany before that has it; Unavailable: the computer does not run.
+// Errors: those of Connect, TooMany at a lower count; Unavailable (the computer is not running).
 func (n *Ports) Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	return n.connect(ctx, computer, to, n.s.awake, mostReached)
+	return n.connect(ctx, computer, to, n.awake, mostReached)
 }
 
-// seating returns the running machine of a computer, until done is called.
-type seating func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
+// openMachine returns the running machine of a computer, in use until done is called.
+type openMachine func(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error)
 
-// awake is the seating of who wakes nobody.
-func (s *Store) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
+// awake is the openMachine that wakes no computer.
+func (s *registry) awake(ctx context.Context, ref string, _ holt.Use) (record, *live, func(), error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
 		return record{}, nil, nil, err
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil || !l.running() {
-		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s does not run: it is %s", r.Name, r.State)
+		return record{}, nil, nil, holt.Errorf(holt.Unavailable, "%s is not running: it is %s", r.Name, r.State)
 	}
 	return r, l, func() {}, nil
 }
 
-func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, seat seating, most int) (holt.PortConn, error) {
+func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddress, slot openMachine, most int) (holt.PortConn, error) {
 	if err := to.Check(); err != nil {
 		return nil, err
 	}
-	r, err := n.s.table.find(ctx, computer)
+	r, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r, most)
+	left, err := n.conns.enter(r, most)
 	if err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		c := &portConn{s: n.s, to: to, seat: seat}
+		c := &portConn{s: n.registry, to: to, slot: slot}
 		err = c.dial(ctx, string(r.ID))
 		if err == nil {
 			done := c.done
@@ -131,8 +134,7 @@ func (n *Ports) connect(ctx context.Context, computer string, to holt.PortAddres
 	}
 }
 
-// conns counts the connections that are open, or being made, to each computer, to those of each tenant and to all. The zero
-// value is ready.
+// conns counts the open connections per computer, per tenant and in total. The zero value is ready.
 type conns struct {
 	mu  sync.Mutex
 	set map[holt.ComputerID]int
@@ -140,19 +142,19 @@ type conns struct {
 	all int
 }
 
-// enter counts one until left is called, unless there are most already of the [mostConns] that there may be, or as great a part of
-// what a tenant may have, or all.
+// enter counts a connection until left is called. It returns TooMany if the computer has most of
+// its [mostConns], or if its tenant or all computers have the same fraction of theirs.
 func (c *conns) enter(r record, most int) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.set[r.ID] >= most {
-		return nil, tooManyConns("%d connections to ports of %s are open; no more are allowed", c.set[r.ID], r.Name)
+		return nil, tooManyConns("%d connections to ports of %s are open, which is the maximum", c.set[r.ID], r.Name)
 	}
 	if c.in[r.Tenant] >= mostConnsIn*most/mostConns {
-		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open; no more are allowed", c.in[r.Tenant], r.Tenant)
+		return nil, tooManyConns("%d connections to ports of computers of the tenant %s are open, which is the maximum", c.in[r.Tenant], r.Tenant)
 	}
 	if c.all >= mostConnsOfAll*most/mostConns {
-		return nil, tooManyConns("%d connections to ports of computers are open; no more are allowed", c.all)
+		return nil, tooManyConns("%d connections to ports of computers are open, which is the maximum", c.all)
 	}
 	if c.set == nil {
 		c.set, c.in = map[holt.ComputerID]int{}, map[string]int{}
@@ -174,10 +176,9 @@ func (c *conns) enter(r record, most int) (left func(), err error) {
 }
 
 func tooManyConns(sentence string, args ...any) error {
-	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("end some, or try again when some have ended")
+	return holt.Errorf(holt.TooMany, sentence, args...).WithHint("close some, or try again later")
 }
 
-// duplex is a connection of the agent's.
 type duplex interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -185,21 +186,21 @@ type duplex interface {
 
 // portConn is a connection to a port of a computer.
 type portConn struct {
-	s      *Store
+	s      *registry
 	r      record
 	l      *live
 	client *agent.Client
 	to     holt.PortAddress
 	is     string // what it is; "": a connection to there
-	seat   seating
+	slot   openMachine
 	conn   duplex
 	done   func()
 	once   sync.Once
 }
 
-// dial wakes the computer and makes the connection.
+// dial opens the machine and makes the connection.
 func (c *portConn) dial(ctx context.Context, computer string) (err error) {
-	c.r, c.l, c.done, err = c.seat(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
+	c.r, c.l, c.done, err = c.slot(ctx, computer, holt.Use{Kind: holt.UseConnection, Detail: c.to.String()})
 	if err != nil {
 		return err
 	}
@@ -221,17 +222,17 @@ func (c *portConn) dial(ctx context.Context, computer string) (err error) {
 		return nil
 	}
 	if holt.CodeOf(err) == holt.NotFound && err == said {
-		err = c.silent(ctx)
+		err = c.notAnswering(ctx)
 	}
 	c.done()
 	return err
 }
 
-// silent is the error where nothing listens; its hint says what does.
-func (c *portConn) silent(ctx context.Context) error {
+// notAnswering is the error if nothing listens; its hint names the ports in use.
+func (c *portConn) notAnswering(ctx context.Context) error {
 	if c.to.Socket != "" {
 		return holt.Errorf(holt.Unavailable, "nothing listens at %s of %s", clip(string(c.to.Socket)), c.r.Name).
-			WithHint("start what makes that socket first")
+			WithHint("start the program that creates the socket")
 	}
 	e := holt.Errorf(holt.Unavailable, "nothing listens at port %d of %s", c.to.Port, c.r.Name)
 	ctx, cancel := context.WithTimeout(ctx, askPorts)
@@ -246,11 +247,11 @@ func (c *portConn) silent(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		return e.WithHint("holt computer ports %s shows what listens", c.r.Name)
+		return e.WithHint("holt computer ports %s lists the ports in use", c.r.Name)
 	case len(names) == 0:
-		return e.WithHint("no TCP port of it is listened at; is the program still starting?")
+		return e.WithHint("no program listens on a TCP port; it may still be starting")
 	}
-	return e.WithHint("these are listened at: %s", strings.Join(names, ", "))
+	return e.WithHint("programs listen on: %s", strings.Join(names, ", "))
 }
 
 // hinted names the TCP ports of a list.
@@ -289,7 +290,7 @@ func (c *portConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends what is sent.
+// CloseWrite ends the outgoing half.
 func (c *portConn) CloseWrite() error {
 	if err := c.conn.CloseWrite(); err != nil {
 		return c.why(err)
@@ -297,7 +298,6 @@ func (c *portConn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection.
 func (c *portConn) Close() (err error) {
 	c.once.Do(func() {
 		err = c.conn.Close()
@@ -306,24 +306,24 @@ func (c *portConn) Close() (err error) {
 	return err
 }
 
-// gone says whether the machine that was to be connected to is the computer's no more.
+// gone reports whether the machine is not the computer's any more.
 func (c *portConn) gone() bool {
-	return c.l != nil && (!c.l.running() || c.s.seats.live(c.r.ID) != c.l)
+	return c.l != nil && (!c.l.running() || c.s.machines.live(c.r.ID) != c.l)
 }
 
-// why says what ended the connection.
+// why explains what ended the connection.
 func (c *portConn) why(err error) error {
 	what := fmt.Sprintf("the connection to %s of %s", clip(c.to.String()), c.r.Name)
 	if c.is != "" {
 		what = fmt.Sprintf("the %s %s", c.is, c.r.Name)
 	}
 	if !broken(c.client) {
-		return holt.Errorf(holt.Unavailable, "%s was broken off in the computer", what)
+		return holt.Errorf(holt.Unavailable, "%s was closed inside the computer", what)
 	}
-	if c.s.gate.ctx.Err() != nil {
+	if c.s.shutdown.ctx.Err() != nil {
 		return holt.Errorf(holt.Unavailable, "%s ended: the daemon is ending", what).WithHint("connect again when it is back")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.s.gate.ctx), askPorts)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.s.shutdown.ctx), askPorts)
 	defer cancel()
 	r, lost := c.s.table.find(ctx, string(c.r.ID))
 	switch {

@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// preemption lets who waits for the snapshot of a template end the boot in the background that makes the
-// same: its machine gets only what the host has to spare.
+// preemption cancels the background boot of a template when a caller wants the same template: a
+// background machine gets only spare resources.
 type preemption struct {
 	mu     sync.Mutex
 	wanted map[string]int // by key: how many wait for it
@@ -16,10 +16,10 @@ type preemption struct {
 	cancel context.CancelCauseFunc
 }
 
-// errPreempted is of a boot in the background, which says nothing of its template.
-var errPreempted = holt.Errorf(holt.Unavailable, "who waits for it boots it instead")
+// errPreempted is the error of a cancelled background boot. It says nothing about the template.
+var errPreempted = holt.Errorf(holt.Unavailable, "the boot was cancelled: a caller boots the same template")
 
-// want ends the boot of a key in the background, and lets none begin until done is called.
+// want cancels the background boot of a key, and prevents others until done is called.
 func (p *preemption) want(key string) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func (p *preemption) want(key string) (done func()) {
 	}
 }
 
-// background begins the one boot that nobody waits for; its context ends when somebody does.
+// background begins the only background boot; its context ends when a caller wants the same.
 func (p *preemption) background(ctx context.Context, key string) (bounded context.Context, done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,7 +44,7 @@ func TestPreempted(t *testing.T) {
 		if left, err := images.Unbooted(); err != nil || len(left) != 1 {
 			t.Errorf("to be booted: %v, %v", left, err)
 		}
-		if store.unmade.recently(key) {
+		if store.templates.failedBoots.recently(key) {
 			t.Error("what was cut off counts as failed")
 		}
 		return foreground
@@ -84,7 +84,7 @@ func TestPreempted(t *testing.T) {
 		t.Errorf("to be booted still: %v, %v", left, err)
 	}
 
-	done := store.preempt.want(key) // somebody waits, so none begins
+	done := store.templates.preempt.want(key) // somebody waits, so none begins
 	one.background = true
 	if _, _, err := one.keep(bounded, true); !errors.Is(err, errPreempted) {
 		t.Errorf("behind one who waits: %v", err)
@@ -120,8 +120,8 @@ func TestDrainedBoot(t *testing.T) {
 		}
 		store.Drain(false)
 	}
-	if left, err := images.Unbooted(); err != nil || len(left) != 1 || len(store.unmade.since) > 0 {
-		t.Errorf("to be booted still: %v, %v; failed: %v", left, err, store.unmade.since)
+	if left, err := images.Unbooted(); err != nil || len(left) != 1 || len(store.templates.failedBoots.since) > 0 {
+		t.Errorf("to be booted still: %v, %v; failed: %v", left, err, store.templates.failedBoots.since)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"holt/internal/network"
 )
 
-// proxyOf is what a computer's guest is told of its proxy; nil: nothing, it never was.
+// proxyOf returns what a guest is told of its proxy; nil if it never had one.
 func (c *Config) proxyOf(ctx context.Context, id holt.ComputerID, name string) (*agent.Proxy, error) {
 	if !c.ownNetworks() {
 		return nil, nil
@@ -27,8 +27,8 @@ func (c *Config) proxyOf(ctx context.Context, id holt.ComputerID, name string) (
 	return &p, nil
 }
 
-// toldOf is what is said of a proxy by what a computer of that name may reach, and its secrets: it asks for its CA to be
-// trusted while there are any.
+// toldOf derives it from the policy and the secrets. The CA is trusted only while there are
+// secrets.
 func toldOf(name string, policy holt.NetworkPolicy, all secretsRecord) (p agent.Proxy) {
 	p.Refuses = policy.Egress != holt.EgressOpen
 	if len(all.shown) > 0 {
@@ -40,12 +40,14 @@ func toldOf(name string, policy holt.NetworkPolicy, all secretsRecord) (p agent.
 	return p
 }
 
-// ownNets are where a computer's containers are. What is not its own there is reached by the policy without its proxy, too.
+// ownNets are the networks of a computer's containers. Other hosts there can be reached without the
+// proxy too, as far as the policy allows.
 const ownNets = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 
-// direct is what a computer of that name reaches without its proxy: itself and its containers, but nothing that has a
-// secret for it. A name in no_proxy is all below it too (a computer may be called dev); and Ruby looks a host's address up
-// among the networks there, so they are none of it where a secret's host can be in one.
+// direct is what a computer reaches without its proxy: itself and its containers, but no host that
+// has a secret. A name in no_proxy includes all names below it (a computer may be named dev), and
+// Ruby resolves a host before it compares it with the networks, so they are left out if the host of
+// a secret can be in one.
 func direct(name string, policy holt.NetworkPolicy, secrets []holt.ComputerSecret) string {
 	var all []string
 	if !slices.ContainsFunc(secrets, func(s holt.ComputerSecret) bool {
@@ -60,8 +62,8 @@ func direct(name string, policy holt.NetworkPolicy, secrets []holt.ComputerSecre
 	return strings.Join(all, ",")
 }
 
-// tellProxy tells a guest of its proxy as it is now.
-func (l *live) tellProxy(ctx context.Context, c *agent.Client) error {
+// sendProxy sends the current proxy settings to the guest.
+func (l *live) sendProxy(ctx context.Context, c *agent.Client) error {
 	if l.proxy == nil {
 		return nil
 	}
@@ -73,11 +75,12 @@ func (l *live) tellProxy(ctx context.Context, c *agent.Client) error {
 	return err
 }
 
-// tellPolicy has a guest's programs learn what its policy means for them. The policy counts without that.
-func (l *live) tellPolicy(ctx context.Context) {
+// sendPolicy makes the guest apply a changed policy to its programs. The policy is enforced without
+// that.
+func (l *live) sendPolicy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, networkWait)
 	defer cancel()
-	if err := l.do(ctx, networkWait, true, l.tellProxy); err != nil {
-		l.log.WarnContext(ctx, "a guest is not told of its proxy", "computer", l.id, "err", err)
+	if err := l.do(ctx, networkWait, true, l.sendProxy); err != nil {
+		l.log.WarnContext(ctx, "send proxy settings to guest", "computer", l.id, "err", err)
 	}
 }

@@ -32,11 +32,11 @@ func TestTold(t *testing.T) {
 		}
 	}
 	_, d := openKeys(t)
-	s := &Store{cfg: Config{DB: d}}
+	s := &Store{registry: &registry{cfg: Config{DB: d}}}
 	if p, given, err := s.cfg.policyOf(t.Context(), "cmp_a"); err != nil || given || p.Egress != holt.EgressOpen {
 		t.Errorf("of nobody's saying: %+v %v %v", p, given, err)
 	}
-	if err := writeSync(t.Context(), d, func(tx *db.Tx) error { return networks{s}.save(tx, "cmp_a", allow) }); err != nil {
+	if err := writeSync(t.Context(), d, func(tx *db.Tx) error { return savePolicy(tx, "cmp_a", allow) }); err != nil {
 		t.Fatal(err)
 	}
 	if p, given, err := s.cfg.policyOf(t.Context(), "cmp_a"); err != nil || !given || p.Egress != holt.EgressAllow {

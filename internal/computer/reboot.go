@@ -11,9 +11,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// rebooting is the reason of a computer that is starting because its guest asked for a reset, or crashed: a daemon that
-// finds it so starts it.
-const rebooting = "it is rebooting"
+// rebootReason is the reason of a computer that is starting after its guest rebooted or crashed. A
+// daemon that finds it starts the computer.
+const rebootReason = "it is rebooting"
 
 // A computer is started again by itself at most so often in restartSpan; what comes after that leaves it stopped.
 const (
@@ -22,13 +22,13 @@ const (
 	restartSpan = 10 * time.Minute
 )
 
-// restarts remembers when computers were started again by themselves.
+// restarts remembers automatic restarts.
 type restarts struct {
 	mu sync.Mutex
 	at map[holt.ComputerID][]time.Time
 }
 
-// may says whether a computer may be started again now, which counts.
+// may reports whether a computer may be restarted now, and counts it.
 func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,10 +50,10 @@ func (r *restarts) may(id holt.ComputerID, most int, now time.Time) bool {
 	return true
 }
 
-// ended records that the machine of a computer, whose lock is held, has ended. Unknown is the reason if nobody knows
-// what ended it. Of a guest that asked for a reset, or crashed, the computer is to be started again, unless it is a
-// job's, whose command is lost.
-func (m *making) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
+// ended records that a computer's machine has ended; unknown is the reason if the engine does not
+// know it. again reports whether to restart it, after a reboot or crash; a job's computer is not,
+// since its command is lost.
+func (m *transition) ended(ctx context.Context, how machine.Ending, unknown string) (again bool, err error) {
 	why, most, reason := holt.RunReason(""), 0, unknown
 	switch how.Kind {
 	case machine.EndOff:
@@ -69,22 +69,22 @@ func (m *making) ended(ctx context.Context, how machine.Ending, unknown string) 
 	again = most > 0 && m.r.Job == ""
 	if again && !m.s.restarts.may(m.r.ID, most, time.Now()) {
 		again = false
-		reason += fmt.Sprintf(" (more than %d times in %s, so it is not started again)", most, holt.ShortDuration(restartSpan))
+		reason += fmt.Sprintf(" (more than %d times in %s, so it is not restarted)", most, holt.ShortDuration(restartSpan))
 	}
 	if !again {
 		return false, m.stopped(ctx, reason)
 	}
-	m.s.log.InfoContext(ctx, "computer starts again by itself", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
-	m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+	m.s.log.InfoContext(ctx, "restarting computer", "computer", m.r.ID, "name", m.r.Name, "reason", reason)
+	m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	m.r.fulfil()
 	return true, m.s.table.save(ctx, *m.r)
 }
 
-// restart starts a computer again whose machine has ended by itself, and whose lock is held.
-func (m *making) restart(ctx context.Context, how machine.Ending) error {
-	err := m.s.cfg.point("reboot/start")
+// restart starts a computer whose machine has ended by itself, and whose lock is held.
+func (m *transition) restart(ctx context.Context, how machine.Ending) error {
+	err := m.s.cfg.failpoint("reboot/start")
 	if err == nil {
-		err = m.s.boots(ctx, m.r)
+		err = m.s.bootLocked(ctx, m.r)
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -92,11 +92,11 @@ func (m *making) restart(ctx context.Context, how machine.Ending) error {
 	case err == nil && how.Kind != machine.EndPanic:
 		return nil
 	case err == nil: // it runs, and its user should hear of that
-		m.r.Reason = "its kernel panicked, and it was started again: " + how.Panic
-	case ctx.Err() != nil: // the next daemon goes on
-		m.r.State, m.r.Reason = holt.ComputerStarting, rebooting
+		m.r.Reason = "its kernel panicked, and the computer was restarted: " + how.Panic
+	case ctx.Err() != nil: // the next daemon continues
+		m.r.State, m.r.Reason = holt.ComputerStarting, rebootReason
 	default:
-		m.r.State, m.r.Reason = holt.ComputerStopped, "it could not be started again: "+err.Error()
+		m.r.State, m.r.Reason = holt.ComputerStopped, "the restart failed: "+err.Error()
 	}
 	return errors.Join(err, m.s.table.save(late, *m.r))
 }

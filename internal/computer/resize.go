@@ -11,25 +11,17 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
-	"holt/internal/store/db"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 )
 
-// ResizeSchema says of computers what shape they were asked to have and have not yet, and of snapshots
-// how large the root disk was.
-const ResizeSchema = `
-ALTER TABLE computer ADD COLUMN wish_cpus INTEGER NOT NULL DEFAULT 0;      -- from the next start on, or once they are added; 0: those that it has
-ALTER TABLE computer ADD COLUMN wish_memory_mb INTEGER NOT NULL DEFAULT 0; -- likewise
-ALTER TABLE computer ADD COLUMN growing INTEGER NOT NULL DEFAULT 0;        -- what can be added to its machine while that runs is still to be added, or its guest to be told
-ALTER TABLE snapshot ADD COLUMN disk_mb INTEGER NOT NULL DEFAULT 0;          -- 0: before this was written down
-`
-
-// wish is the part of a record with what was asked for and is not so yet.
+// wish is the part of a record with what was requested and is not in effect yet.
 type wish struct {
 	wishCPUs, wishMemoryMB int  // 0: those that it has
-	growing                bool // see [ResizeSchema]
+	growing                bool // a live resize is not finished
 }
 
-// want writes down a shape that a computer is to have. One without a machine or its memory has it from now on.
+// want requests a shape. For a stopped computer it is in effect at once.
 func (r *record) want(cpus, memoryMB int) {
 	if r.State == holt.ComputerStopped {
 		r.CPUs, r.MemoryMB = cpus, memoryMB
@@ -43,18 +35,18 @@ func (r *record) want(cpus, memoryMB int) {
 	}
 }
 
-// wanted is the shape that a computer has when all that was asked for is so.
+// wanted is the shape with all requests in effect.
 func (r *record) wanted() (cpus, memoryMB int) {
 	return cmp.Or(r.wishCPUs, r.CPUs), cmp.Or(r.wishMemoryMB, r.MemoryMB)
 }
 
-// fulfil gives a computer whose machine has ended the shape that it was asked to have: the next one is made so.
+// fulfil puts all requests into effect, for a computer whose machine has ended.
 func (r *record) fulfil() {
 	r.CPUs, r.MemoryMB = r.wanted()
 	r.wish = wish{}
 }
 
-// pending is what is shown of a wish; nil if there is none.
+// pending shows the requests; nil if there are none.
 func (r *record) pending() *holt.Pending {
 	if r.wishCPUs == 0 && r.wishMemoryMB == 0 {
 		return nil
@@ -66,28 +58,31 @@ func (r *record) pending() *holt.Pending {
 	return p
 }
 
-// maxCPUs is up to how many processors a computer can get while it runs: those that this host has, and
-// on a small one as many as a larger one might.
+// maxCPUs bounds the processors of a running computer: those of this host, or of a larger one.
 func maxCPUs() int { return min(max(runtime.NumCPU(), 8), mostCPUs) }
 
-// Resize changes the shape of a computer. Processors, memory and disk are added to one that runs, as far as
-// that can be, and its root file system grows; all else takes effect when it starts next. A paused one gets
-// what it can as it goes on. It goes on when its caller leaves.
+// Resize changes the shape of a computer. A running computer gets more processors, memory and disk
+// at once where the engine can, and its root file system grows; the rest takes effect at the next
+// start. A paused one gets them when it is resumed. Resize completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (a verb left it half-way),
-// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape is what it was, but for what Get shows.
+// Errors: NotFound, InvalidArgument (the shape; a smaller disk), Conflict (an unfinished call),
+// Unsupported (by the engine), TooMany (see [table.admit]), OutOfSpace, Unavailable; then the shape
+// is as before, or as Get shows.
 func (m *Memory) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.ResizedComputer, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.ResizedComputer]{
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ResizedComputer, error) {
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ResizedComputer]{
 			Key: key, Method: "computer.resize", Request: []any{ref, spec},
-			Act: func(ctx context.Context, _ *Claim) (holt.ResizedComputer, error) {
-				return memory{m.s}.resize(ctx, ref, spec)
+			Act: func(ctx context.Context, _ *idempotency.Claim) (holt.ResizedComputer, error) {
+				return m.s.resizer.resize(ctx, ref, spec)
 			},
 		})
 	})
 }
 
-func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
+// resizer changes the shape of computers.
+type resizer struct{ *Store }
+
+func (s *resizer) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (out holt.ResizedComputer, err error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return out, err
@@ -96,8 +91,8 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	if err := s.mayResize(r, spec); err != nil {
 		return out, err
 	}
-	z := &resizing{making: making{s: s.Store, r: &r}, spec: spec, was: r}
-	z.live = s.seats.live(r.ID)
+	z := &resizing{transition: transition{s: s.Store, r: &r}, spec: spec, was: r}
+	z.live = s.machines.live(r.ID)
 	switch r.State {
 	case holt.ComputerRunning:
 		if z.live == nil {
@@ -107,7 +102,7 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	case holt.ComputerStopped, holt.ComputerPaused:
 		err = z.forward(ctx, "resize", []step{{"row", z.ask, nothing}})
 	default:
-		err = inState(r)
+		err = wrongState(r)
 	}
 	if err != nil {
 		return out, err
@@ -117,13 +112,13 @@ func (s memory) resize(ctx context.Context, ref string, spec holt.ResizeSpec) (o
 	return out, nil
 }
 
-// mayResize refuses what can never be.
-func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
+// mayResize refuses an impossible size.
+func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	if spec == (holt.ResizeSpec{}) {
-		return holt.Errorf(holt.InvalidArgument, "a resize without a size").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
+		return holt.Errorf(holt.InvalidArgument, "no size was given").WithHint("give at least one of cpus, memory_mb and disk_size_mb")
 	}
 	if spec.CPUs < 0 || spec.MemoryMB < 0 || spec.DiskSizeMB < 0 {
-		return holt.Errorf(holt.InvalidArgument, "a size below zero")
+		return holt.Errorf(holt.InvalidArgument, "a size must not be negative")
 	}
 	cpus, memoryMB := r.wanted()
 	if err := boundShape(cmp.Or(spec.CPUs, cpus), cmp.Or(spec.MemoryMB, memoryMB)); err != nil {
@@ -133,50 +128,50 @@ func (s memory) mayResize(r record, spec holt.ResizeSpec) error {
 	case spec.DiskSizeMB == 0 || spec.DiskSizeMB == r.DiskSizeMB:
 		return nil
 	case !s.cfg.Engine.Capabilities().RootDisk:
-		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk of their own", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	case spec.DiskSizeMB > mostDiskSize:
-		return holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).WithHint("give at most %d MiB", mostDiskSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid root disk size %d MiB", spec.DiskSizeMB).WithHint("the maximum is %d MiB", mostDiskSize)
 	case spec.DiskSizeMB < r.DiskSizeMB:
-		return holt.Errorf(holt.InvalidArgument, "the root disk of %s has %d MiB and cannot be made smaller: its file system may use all of it", r.Name, r.DiskSizeMB).
-			WithHint("it takes of the host's disk only what is written to it; a smaller one needs a new computer, which can have the same workspace once this one is deleted")
+		return holt.Errorf(holt.InvalidArgument, "the root disk of %s cannot shrink: it has %d MiB, and its file system may use all of it", r.Name, r.DiskSizeMB).
+			WithHint("it takes space on the host only for written data; for a smaller disk, delete the computer and create another with the same workspace")
 	}
 	return nil
 }
 
-// resizing is a computer that is being resized, by steps with undoing.
+// resizing is one resize, as steps that can be undone.
 type resizing struct {
-	making
+	transition
 	spec  holt.ResizeSpec
 	was   record
 	guest *holt.GuestShape // what the guest says that it uses
 	fault error            // why it does not use all of it
 }
 
-// ask writes down what is asked for. A daemon that dies after this leaves the rest to the next.
+// ask records the request. After a crash the next daemon finishes it.
 func (z *resizing) ask(ctx context.Context) error {
 	cpus, memoryMB := z.r.wanted()
 	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
 	z.r.DiskSizeMB = max(z.r.DiskSizeMB, z.spec.DiskSizeMB)
 	z.r.growing = z.r.State != holt.ComputerStopped && z.s.cfg.Engine.Capabilities().Growing
-	return z.s.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
+	return z.s.idler.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
 }
 
-// unask takes it back. What the machine has got by now it keeps until it ends.
+// unask withdraws it. What the machine has got it keeps until it ends.
 func (z *resizing) unask(ctx context.Context) error {
-	if z.s.gate.ctx.Err() != nil {
-		return ending() // the next daemon goes on
+	if z.s.shutdown.ctx.Err() != nil {
+		return ending() // the next daemon continues
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
 	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
-		z.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", z.r.ID, "err", err)
+		z.s.log.WarnContext(ctx, "get shape of machine", "computer", z.r.ID, "err", err)
 	}
 	return z.s.table.save(ctx, *z.r)
 }
 
-// growLimit bounds what a machine's engine needs to add something, which takes milliseconds.
+// growLimit bounds how long an engine may take to grow a machine, which usually takes milliseconds.
 const growLimit = 30 * time.Second
 
-// add adds to the machine what can be added while it runs, and writes down what it has then.
+// add grows the machine as far as it can while running, and records the result.
 func (z *resizing) add(ctx context.Context) error {
 	if !z.r.growing {
 		return nil
@@ -189,12 +184,12 @@ func (z *resizing) add(ctx context.Context) error {
 		err = z.r.measure(bounded, z.live.m)
 	}
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	return z.s.table.save(ctx, *z.r)
 }
 
-// measure takes over what a machine has now. What was asked for stays asked for.
+// measure takes over the shape of a machine. Requests stay.
 func (r *record) measure(ctx context.Context, m machine.Machine) error {
 	has, err := m.Shape(ctx)
 	if err != nil {
@@ -206,7 +201,7 @@ func (r *record) measure(ctx context.Context, m machine.Machine) error {
 	return nil
 }
 
-// tell has the guest use what its machine has. One that does not is no reason to take it back.
+// tell makes the guest use the new shape. A failure does not undo the resize.
 func (z *resizing) tell(ctx context.Context) error {
 	if !z.r.growing {
 		return nil
@@ -223,13 +218,13 @@ func (z *resizing) tell(ctx context.Context) error {
 		return err
 	})
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
-	z.r.growing = z.guest == nil // it is told when it goes on, or by the next daemon
+	z.r.growing = z.guest == nil // the guest is told at the next resume, or by the next daemon
 	return z.s.table.save(ctx, *z.r)
 }
 
-// note says what is not as was asked for, and when it will be; "" if all is.
+// note describes what is not in effect, and when it will be; "" if everything is.
 func (z *resizing) note() string {
 	var say []string
 	r := z.r
@@ -245,24 +240,24 @@ func (z *resizing) note() string {
 	}
 	switch {
 	case r.State == holt.ComputerStopped:
-		say = append(say, "all of it from the next start on")
+		say = append(say, "it takes effect at the next start")
 	case r.State == holt.ComputerPaused && r.DiskSizeMB != z.was.DiskSizeMB:
-		say = append(say, "the root file system grows as it goes on")
+		say = append(say, "the root file system grows at the next resume")
 	case z.fault != nil:
-		say = append(say, "its guest does not use all of it: "+z.fault.Error())
+		say = append(say, "the guest does not use all of it: "+z.fault.Error())
 	case z.guest != nil && (z.guest.CPUs < r.CPUs || z.guest.MemoryMB < r.MemoryMB):
-		say = append(say, fmt.Sprintf("its guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
+		say = append(say, fmt.Sprintf("the guest uses cpus %d, memory %d MiB so far", z.guest.CPUs, z.guest.MemoryMB))
 	}
 	return strings.Join(say, "; ")
 }
 
-// settleShape adds to the machine of a computer, whose lock is held, what was asked for while it was
-// paused, or what a daemon before this one has begun to add. What cannot be added stays asked for.
-func (s memory) settleShape(ctx context.Context, r *record, l *live) {
+// settleShape grows the machine of a computer, whose lock is held, as requested while it was paused
+// or before a crash. What fails stays requested.
+func (s *resizer) settleShape(ctx context.Context, r *record, l *live) {
 	if !r.growing {
 		return
 	}
-	z := &resizing{making: making{s: s.Store, r: r, live: l}, was: *r}
+	z := &resizing{transition: transition{s: s.Store, r: r, live: l}, was: *r}
 	err := z.add(ctx)
 	if err == nil {
 		err = z.tell(ctx)
@@ -270,26 +265,22 @@ func (s memory) settleShape(ctx context.Context, r *record, l *live) {
 	if err == nil {
 		err = z.fault
 	}
-	if err != nil && s.gate.ctx.Err() == nil {
-		s.log.WarnContext(ctx, "a computer has not all that it was asked to have", "computer", r.ID, "err", err)
+	if err != nil && s.shutdown.ctx.Err() == nil {
+		s.log.WarnContext(ctx, "finish resize", "computer", r.ID, "err", err)
 	}
 }
 
-// settleShapeLater is that in the background, for a computer that was taken over: its guest may not answer yet.
+// settleShapeLater is settleShape in the background, for an adopted computer whose guest may not
+// answer yet.
 func (t *takeover) settleShapeLater() {
-	t.s.gate.spawn(func(ctx context.Context) {
+	t.s.shutdown.spawn(func(ctx context.Context) {
 		r, unlock, err := t.s.hold(ctx, string(t.r.ID))
 		if err != nil {
 			return
 		}
 		defer unlock()
-		if l := t.s.seats.live(r.ID); l != nil && r.State == holt.ComputerRunning {
-			memory{t.s}.settleShape(ctx, &r, l)
+		if l := t.s.machines.live(r.ID); l != nil && r.State == holt.ComputerRunning {
+			t.s.resizer.settleShape(ctx, &r, l)
 		}
 	})
-}
-
-// saveWish writes the part of a record that belongs to this file, as part of a transaction.
-func (r record) saveWish(tx *db.Tx) error {
-	return tx.Exec(`UPDATE computer SET wish_cpus = ?2, wish_memory_mb = ?3, growing = ?4 WHERE id = ?1`, r.ID, r.wishCPUs, r.wishMemoryMB, r.growing)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 	"holt/internal/store/chunk"
 )
@@ -43,15 +44,15 @@ func (m *growing) Grow(_ context.Context, to machine.Shape) error {
 	return nil
 }
 
-// stretches has the computer run on a machine that grows, whose guest does not answer.
-func (w *keptWorld) stretches() *growing {
+// terminalSessions has the computer run on a machine that grows, whose guest does not answer.
+func (w *keptWorld) terminalSessions() *growing {
 	w.t.Helper()
 	m := &growing{has: machine.Shape{CPUs: 1, MemoryMB: 1024, DiskMB: 4096}, most: machine.Shape{CPUs: 4, MemoryMB: 4096}}
 	w.r.CPUs, w.r.MemoryMB, w.r.DiskSizeMB = m.has.CPUs, m.has.MemoryMB, m.has.DiskMB
 	w.ok(w.table.save(w.t.Context(), *w.r))
 	m.photographed = w.runsOn(&lasting{})
 	w.cfg.Engine = &stretchy{remembering{layered{base: "none"}}}
-	w.seats.live(w.r.ID).m = m
+	w.machines.live(w.r.ID).m = m
 	return m
 }
 
@@ -59,7 +60,7 @@ func (w *keptWorld) stretches() *growing {
 // disk and what can never be is refused. What fails leaves its shape for the next start, but for what the machine has got.
 func TestResizes(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	m := w.stretches()
+	m := w.terminalSessions()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	none := holt.Pending{}
@@ -106,7 +107,7 @@ func TestResizes(t *testing.T) {
 // A paused computer is asked for more, which it has once it goes on; a stopped one has the shape that it was asked to have.
 func TestResizesWithoutMachine(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	m := w.stretches()
+	m := w.terminalSessions()
 	ctx := t.Context()
 	w.r.State = holt.ComputerPaused
 	w.ok(w.table.save(ctx, *w.r))
@@ -117,7 +118,7 @@ func TestResizesWithoutMachine(t *testing.T) {
 	r, err := w.table.find(ctx, "einstein")
 	w.ok(err)
 	r.State = holt.ComputerRunning
-	w.settleShape(ctx, &r, w.seats.live(r.ID))
+	w.resizer.settleShape(ctx, &r, w.machines.live(r.ID))
 	if r.CPUs != 2 || r.pending() != nil || m.has.CPUs != 2 || m.has.DiskMB != 5000 || !r.growing {
 		t.Errorf("once it goes on: %+v, the machine %+v", r, m.has)
 	}
@@ -126,7 +127,7 @@ func TestResizesWithoutMachine(t *testing.T) {
 	}
 	r, err = w.table.find(ctx, "einstein")
 	w.ok(err)
-	w.ok((&making{s: w.Store, r: &r}).stopped(ctx, ""))
+	w.ok((&transition{s: w.Store, r: &r}).stopped(ctx, ""))
 	if r.CPUs != 2 || r.MemoryMB != 512 || r.wish != (wish{}) {
 		t.Errorf("stopped: %+v", r)
 	}
@@ -145,11 +146,11 @@ func TestMemoryPartsInArchive(t *testing.T) {
 	dir := w.snapshots.path(m.ID)
 	more := bytes.Repeat([]byte("more"), 100_000)
 	w.ok(os.WriteFile(filepath.Join(dir, machine.MemoryPart(1)), more, 0o600))
-	w.ok(w.store(ctx, m))
-	a, err := w.vault.about(ctx, string(m.ID))
+	w.ok(w.archiver.store(ctx, m))
+	a, err := w.archiver.archive.About(ctx, string(m.ID))
 	w.ok(err)
 	at := func(name string) int {
-		return slices.IndexFunc(a.Files, func(f archivedFile) bool { return f.Name == name })
+		return slices.IndexFunc(a.Files, func(f archive.File) bool { return f.Name == name })
 	}
 	if first, second := at(machine.MemoryFile), at(machine.MemoryPart(1)); first < 0 || second < 0 || second > first {
 		t.Errorf("the files of a snapshot in the archive: %+v", a.Files)
@@ -157,12 +158,12 @@ func TestMemoryPartsInArchive(t *testing.T) {
 	m, err = w.snapshots.get(ctx, m.ID)
 	w.ok(err)
 	whole := m.Bytes
-	freed, err := w.evictOne(ctx, m)
+	freed, err := w.archiver.evictOne(ctx, m)
 	w.ok(err)
 	if here := w.snapshots.allocated(m.ID); freed < int64(len(more)) || here != whole-freed {
 		t.Errorf("%d bytes of %d were freed, and %d are here", freed, whole, here)
 	}
-	done, err := w.use(ctx, m)
+	done, err := w.archiver.use(ctx, m)
 	w.ok(err)
 	done()
 	if b, err := os.ReadFile(filepath.Join(dir, machine.MemoryPart(1))); err != nil || !bytes.Equal(b, more) {

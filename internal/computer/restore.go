@@ -1,38 +1,36 @@
 package computer
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
-// Restore takes a computer back to one of its snapshots: memory, root disk, workspace and
-// terminals are those of then, and it runs. What it is until now becomes a snapshot first, which
-// takes the restore back when it is restored. One that fails leaves the computer as it was; one
-// that ran and cannot go on either stays paused at the snapshot of its present. It goes on when
-// its caller leaves.
+// Restore restores a computer to one of its snapshots, with memory, root disk, workspace and
+// terminals, and resumes it. The state before becomes a snapshot first: restoring that one undoes
+// the restore. A restore that fails leaves the computer as it was; if that cannot be resumed
+// either, it stays paused at the new snapshot. Restore completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the snapshot's files are
-// gone; several have that name; the workspace is mounted on the host; the
-// computer is half-made), Unsupported (what the snapshot's memory needs is not here),
-// OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (the snapshot's files
+// are gone; several snapshots have that name; the workspace is mounted on the host; the computer is
+// incomplete), Unsupported (this host cannot run the snapshot's memory), OutOfSpace, Unavailable.
 func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, key string) (holt.RestoredComputer, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
 			return holt.RestoredComputer{}, err
 		}
 	}
-	s := memory{m.s}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.RestoredComputer, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.RestoredComputer]{
+	s := m.s.restorer
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.RestoredComputer, error) {
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.RestoredComputer]{
 			Key: key, Method: "snapshot.restore", Request: []any{ref, spec},
-			Act: func(ctx context.Context, claim *Claim) (holt.RestoredComputer, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.RestoredComputer, error) {
 				return s.restore(ctx, ref, spec, claim)
 			},
 			Again: s.restoredAgain,
@@ -40,7 +38,10 @@ func (m *Snapshots) Restore(ctx context.Context, ref string, spec holt.SnapshotR
 	})
 }
 
-func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *Claim) (out holt.RestoredComputer, err error) {
+// restorer restores computers to their snapshots.
+type restorer struct{ *Store }
+
+func (s *restorer) restore(ctx context.Context, ref string, spec holt.SnapshotRestoreSpec, claim *idempotency.Claim) (out holt.RestoredComputer, err error) {
 	target, err := s.snapshots.find(ctx, ref)
 	if err != nil {
 		return out, err
@@ -62,18 +63,18 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 		return out, err
 	}
 	if !target.Stopped { // its memory is fetched, if need be, before anything ends, and stays
-		done, err := s.use(ctx, target)
+		done, err := s.archiver.use(ctx, target)
 		if err != nil {
 			return out, err
 		}
 		defer done()
 	}
 	if changed {
-		if _, err := s.goOn(ctx, &r); err != nil {
+		if _, err := s.pauser.resumeLocked(ctx, &r); err != nil {
 			return out, err
 		}
 	} else if r.State == holt.ComputerPaused && r.snapshot == target.ID { // it is there
-		_, err := s.goOn(ctx, &r)
+		_, err := s.pauser.resumeLocked(ctx, &r)
 		return s.restored(ctx, r, target.ID, err)
 	}
 	b, err := s.restoringTo(ctx, &r, target, spec.Name, claim)
@@ -87,8 +88,8 @@ func (s memory) restore(ctx context.Context, ref string, spec holt.SnapshotResto
 	return s.restored(ctx, r, b.present.ID, nil)
 }
 
-// restored is what a restore answers, unless it failed.
-func (s memory) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
+// restored is the answer of a restore, unless it failed.
+func (s *restorer) restored(ctx context.Context, r record, present holt.SnapshotID, err error) (out holt.RestoredComputer, _ error) {
 	if err == nil {
 		out.Computer = s.shown(r)
 		out.Present, err = s.Snapshots().Get(ctx, string(present))
@@ -96,9 +97,9 @@ func (s memory) restored(ctx context.Context, r record, present holt.SnapshotID,
 	return out, err
 }
 
-// restoredAgain answers a repeat whose first call got as far as the swap. A daemon may
-// still be at work on the rest.
-func (s memory) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
+// restoredAgain answers a repeat whose first call was interrupted after the swap. The daemon may
+// still be finishing it.
+func (s *restorer) restoredAgain(ctx context.Context, present string) (out holt.RestoredComputer, err error) {
 	m, err := s.snapshots.get(ctx, holt.SnapshotID(present))
 	if err != nil {
 		return out, err
@@ -111,14 +112,14 @@ func (s memory) restoredAgain(ctx context.Context, present string) (out holt.Res
 	return s.restored(ctx, r, m.ID, nil)
 }
 
-// mayRestore refuses what cannot be done, before anything is. It says whether the computer's
-// workspace was changed since it was paused: then it has to go on first, since only so is
-// there a snapshot that has both that and its memory.
-func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
+// mayRestore refuses what is impossible, before anything is changed. changed reports that the
+// workspace of a paused computer was changed since the pause: the computer must be resumed first,
+// so that a snapshot can have both those changes and its memory.
+func (s *restorer) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
 	if !s.cfg.Engine.Capabilities().MemorySnapshot {
 		return false, noMemory(s.cfg.Engine)
 	}
-	if err := s.gate.mayStart(); err != nil {
+	if err := s.shutdown.mayStart(); err != nil {
 		return false, err
 	}
 	if err := s.cfg.Workspaces.Unmounted(ctx, r.workspaceID); err != nil {
@@ -133,20 +134,20 @@ func (s memory) mayRestore(ctx context.Context, r *record, target snapshot) (cha
 	case holt.ComputerStopped:
 		return false, nil
 	case holt.ComputerRunning:
-		l := s.seats.live(r.ID)
+		l := s.machines.live(r.ID)
 		if l == nil {
 			return false, unreachable(*r)
 		}
-		return false, s.mend(ctx, r, l.m)
+		return false, s.snapshotter.mend(ctx, r, l.m)
 	case holt.ComputerPaused:
 		same, err := s.unchanged(ctx, *r)
 		return err == nil && !same, err
 	}
-	return false, inState(*r)
+	return false, wrongState(*r)
 }
 
-// unchanged says whether the workspace of a paused computer is as it was when it was paused.
-func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
+// unchanged reports whether the workspace of a paused computer is as it was at the pause.
+func (s *restorer) unchanged(ctx context.Context, r record) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, r.workspaceID)
 	if err != nil {
 		return false, err
@@ -160,26 +161,26 @@ func (s memory) unchanged(ctx context.Context, r record) (bool, error) {
 	return err == nil && !changed && at.ID == head, err
 }
 
-// restoring is a computer on its way back to a snapshot, by steps with undoing. Until the
-// swap nothing of it is seen, but that a running machine ends with the snapshot of its present.
+// restoring is one restore, as steps that can be undone. Nothing of it is visible before the swap,
+// except that a running machine ends with the snapshot of its state.
 type restoring struct {
-	making // from is the snapshot that it goes back to
-	row    restoreRow
-	name   string // of the snapshot that its present becomes
-	was    record // before the swap
+	transition // from is the snapshot that it goes back to
+	row        restoreRow
+	name       string // of the snapshot that its present becomes
+	was        record // before the swap
 
 	present snapshot // what it is until now; none before keep
 	drop    bool     // the workspace that it leaves holds no snapshot
 	lost    error    // why a machine that did not come up could not be undone
 }
 
-// restoringTo prepares the way back of a computer whose lock is held.
-func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *Claim) (*restoring, error) {
+// restoringTo prepares the restore of a computer whose lock is held.
+func (s *restorer) restoringTo(ctx context.Context, r *record, target snapshot, name string, claim *idempotency.Claim) (*restoring, error) {
 	name, err := s.presentName(ctx, *r, name)
 	if err != nil {
 		return nil, err
 	}
-	b := &restoring{making: making{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
+	b := &restoring{transition: transition{s: s.Store, r: r, from: &target}, name: name, row: restoreRow{
 		computer: r.ID, snapshot: target.ID, workspace: holt.NewWorkspaceID(), ran: r.State == holt.ComputerRunning,
 		present: holt.NewSnapshotID(), claim: claim,
 	}}
@@ -192,8 +193,8 @@ func (s memory) restoringTo(ctx context.Context, r *record, target snapshot, nam
 	return b, nil
 }
 
-// presentName is what the snapshot of the present is called.
-func (s memory) presentName(ctx context.Context, r record, name string) (string, error) {
+// presentName chooses the name of the snapshot of the state before.
+func (s *restorer) presentName(ctx context.Context, r record, name string) (string, error) {
 	all, err := s.snapshots.list(ctx, `WHERE computer = ? AND name <> ''`, r.ID)
 	if err != nil {
 		return "", err
@@ -221,12 +222,12 @@ func (b *restoring) steps() []step {
 		{"disk", b.makeDisk, nothing},
 		{"workspace", b.branch, b.dropBranch},
 		{"present", b.keep, b.unkeep},
-		{"swap", func(ctx context.Context) error { return b.s.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
+		{"swap", func(ctx context.Context) error { return b.s.idler.withRoom(ctx, func() error { return b.swap(ctx) }) }, b.swapBack},
 		{"go", b.resume, nothing}, // from here on there is nothing to undo
 	}
 }
 
-// begin writes down what is about to be done, with the row of the disk.
+// begin records the restore and the row of its disk.
 func (b *restoring) begin(ctx context.Context) error {
 	return writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
 		if b.row.disk != "" {
@@ -238,7 +239,7 @@ func (b *restoring) begin(ctx context.Context) error {
 	})
 }
 
-// forget says that no restore is under way any more, done or undone.
+// forget removes the record of a restore that is done or undone.
 func (b *restoring) forget(ctx context.Context) error {
 	if err := eraseRestore(ctx, b.s.cfg.DB, b.r.ID); err != nil {
 		return err
@@ -248,50 +249,47 @@ func (b *restoring) forget(ctx context.Context) error {
 }
 
 func (b *restoring) makeDisk(ctx context.Context) error {
-	return b.overlay(ctx, b.row.disk, b.diskMB())
+	return b.overlay(ctx, b.row.disk, b.from.DiskSizeMB)
 }
 
-// diskMB is how large the root disk was then.
-func (b *restoring) diskMB() int { return cmp.Or(b.from.DiskSizeMB, b.r.DiskSizeMB) }
-
-// branch makes the workspace of then.
+// branch forks the workspace at the snapshot.
 func (b *restoring) branch(ctx context.Context) error {
 	err := b.s.cfg.Workspaces.Branch(ctx, b.row.workspace, b.from.workspace, b.from.checkpoint(), !b.from.Stopped)
 	if holt.CodeOf(err) == holt.NotFound {
-		return holt.Errorf(holt.Conflict, "the files of the snapshot %s are gone: the checkpoint of the workspace that went with it was deleted", b.from.ID).
-			WithHint("the computer is as it was; holt snapshot list %s shows its other snapshots", b.r.Name)
+		return holt.Errorf(holt.Conflict, "the files of the snapshot %s are gone: its workspace checkpoint was deleted", b.from.ID).
+			WithHint("the computer was not changed; holt snapshot list %s lists its other snapshots", b.r.Name)
 	}
 	return err
 }
 
-// dropBranch removes it. What cannot be removed now goes when the registry is next opened:
-// it must not keep the row, by which that daemon would take the computer back.
+// dropBranch removes that fork. If it fails the next start of the registry removes it; the record
+// of the restore must not stay, or the next daemon would continue the restore.
 func (b *restoring) dropBranch(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Remove(ctx, b.row.workspace); err != nil {
-		b.s.log.WarnContext(ctx, "remove the workspace of a restore that failed", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
+		b.s.log.WarnContext(ctx, "remove workspace of failed restore", "computer", b.r.ID, "workspace", b.row.workspace, "err", err)
 	}
 	return nil
 }
 
-// keep makes the present a snapshot. A machine that runs ends with it; a paused one has one;
-// a stopped one has no memory to keep.
+// keep makes the state before a snapshot. A running machine ends with it, a paused one has one, and
+// a stopped one has no memory.
 func (b *restoring) keep(ctx context.Context) (err error) {
-	s := memory{b.s}
+	s := b.s
 	switch b.r.State {
 	case holt.ComputerRunning:
-		b.present, err = s.hibernate(ctx, b.r, b.s.seats.live(b.r.ID),
-			exposure{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
+		b.present, err = s.pauser.hibernate(ctx, b.r, b.s.machines.live(b.r.ID),
+			snapshotRequest{id: b.row.present, verb: "present", kind: holt.SnapshotManual, name: b.name, end: true, durable: true})
 	case holt.ComputerPaused:
 		b.present, err = s.snapshots.get(ctx, b.row.present)
 	default:
-		b.present, err = s.keepStopped(ctx, b.r, b.row.present, b.name)
+		b.present, err = s.restorer.keepStopped(ctx, b.r, b.row.present, b.name)
 	}
 	return err
 }
 
-// keepStopped begins the snapshot of a stopped computer: its disk, which from now on nobody
-// writes to, and its workspace. The swap makes it ready.
-func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
+// keepStopped begins the snapshot of a stopped computer: its disk, which is frozen, and its
+// workspace. The swap completes it.
+func (s *restorer) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, name string) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: id, Name: name, Kind: holt.SnapshotManual, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -313,56 +311,56 @@ func (s memory) keepStopped(ctx context.Context, r *record, id holt.SnapshotID, 
 	return m, err
 }
 
-// unkeep lets the computer be what it was, and its present no snapshot any more. If it does
-// not go on, its present stays a snapshot. The rest is undone whatever becomes of that: the
-// row must not outlive a restore that has failed.
+// unkeep resumes the computer and removes that snapshot. If the resume fails the snapshot stays. It
+// returns no error then: the other steps must be undone, and the record of a failed restore
+// removed.
 func (b *restoring) unkeep(ctx context.Context) error {
-	s := memory{b.s}
+	s := b.s
 	switch {
-	case s.gate.ctx.Err() != nil:
-		return ending() // the next daemon goes on
+	case s.shutdown.ctx.Err() != nil:
+		return ending() // the next daemon continues
 	case b.row.ran && b.r.State == holt.ComputerPaused:
-		_, err := s.goOn(ctx, b.r)
-		if s.gate.ctx.Err() != nil {
+		_, err := s.pauser.resumeLocked(ctx, b.r)
+		if s.shutdown.ctx.Err() != nil {
 			return ending()
 		}
 		if err != nil {
-			s.log.ErrorContext(ctx, "a restore failed, and its computer does not go on as it was", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+			s.log.ErrorContext(ctx, "resume computer after failed restore", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
 			return nil
 		}
 	case b.row.ran || !b.present.Stopped:
 		return nil // it runs, since no snapshot could be taken; or it was paused at one
 	}
-	if err := s.takeBack(ctx, b.r, b.present); err != nil {
-		s.log.WarnContext(ctx, "remove the snapshot of a restore that failed", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
+	if err := s.restorer.takeBack(ctx, b.r, b.present); err != nil {
+		s.log.WarnContext(ctx, "remove snapshot of failed restore", "computer", b.r.ID, "snapshot", b.row.present, "err", err)
 	}
 	return nil
 }
 
-// failed is the error of a restore that was undone. A computer that ran may be paused now.
+// failed is the error of an undone restore. A computer that was running may be paused now.
 func (b *restoring) failed(err error) error {
-	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.gate.ctx.Err() != nil {
+	if !b.row.ran || b.r.State != holt.ComputerPaused || b.r.snapshot != b.row.present || b.s.shutdown.ctx.Err() != nil {
 		return err
 	}
-	return holt.Errorf(holt.CodeOf(err), "%w; %s did not go on as it was either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
-		WithHint("holt computer resume %s lets it go on", b.r.Name)
+	return holt.Errorf(holt.CodeOf(err), "%w; %s could not be resumed either, and stays paused at the snapshot %s", err, b.r.Name, b.name).
+		WithHint("resume it with holt computer resume %s", b.r.Name)
 }
 
 // takeBack removes the last snapshot of a computer, as if it had never been taken.
-func (s memory) takeBack(ctx context.Context, r *record, m snapshot) error {
+func (s *restorer) takeBack(ctx context.Context, r *record, m snapshot) error {
 	r.snapshot = m.Parent
 	if err := s.table.save(ctx, *r); err != nil {
 		return err
 	}
-	if _, err := s.snapshots.condemn(ctx, m.ID, nil); err != nil {
+	if _, err := s.snapshots.markDeleting(ctx, m.ID, nil); err != nil {
 		return err
 	}
-	_, err := s.removeSnapshot(ctx, m)
+	_, err := s.snapshotter.removeSnapshot(ctx, m)
 	return err
 }
 
-// swap is the restore: in one transaction the computer is what it was at the snapshot,
-// paused, or stopped if it was that, and its workspace is another.
+// swap is the restore: one transaction gives the computer the state and disk of the snapshot,
+// paused or stopped, and another workspace.
 func (b *restoring) swap(ctx context.Context) error {
 	if err := b.s.cfg.Workspaces.Unmounted(ctx, b.r.workspaceID); err != nil {
 		return err // the host has mounted it since
@@ -370,7 +368,7 @@ func (b *restoring) swap(ctx context.Context) error {
 	b.was = *b.r
 	then := *b.r
 	then.State, then.Reason, then.snapshot, then.Snapshot = holt.ComputerPaused, "", b.from.ID, b.from.ID
-	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.diskMB(), wish{}
+	then.CPUs, then.MemoryMB, then.DiskSizeMB, then.wish = b.from.CPUs, b.from.MemoryMB, b.from.DiskSizeMB, wish{}
 	then.disk, then.workspaceID = b.row.disk, b.row.workspace
 	if b.from.Stopped {
 		then.State, then.Snapshot = holt.ComputerStopped, ""
@@ -407,10 +405,10 @@ func (b *restoring) swap(ctx context.Context) error {
 	return err
 }
 
-// swapBack undoes that.
+// swapBack undoes swap.
 func (b *restoring) swapBack(ctx context.Context) error {
-	if b.s.gate.ctx.Err() != nil {
-		return ending() // the next daemon goes on
+	if b.s.shutdown.ctx.Err() != nil {
+		return ending() // the next daemon continues
 	}
 	if b.lost != nil || b.r.workspaceID != b.row.workspace {
 		return b.lost
@@ -436,7 +434,6 @@ func (b *restoring) swapBack(ctx context.Context) error {
 	return err
 }
 
-// wentBack writes down that the computer is what it was at a snapshot.
 func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
 	if at.Stopped {
 		return wentBack(tx, b.r.ID, time.Time{})
@@ -444,32 +441,32 @@ func (b *restoring) wentBack(tx *db.Tx, at snapshot) error {
 	return wentBack(tx, b.r.ID, at.CreatedAt)
 }
 
-// resume lets the computer go on from the snapshot. What does not come up is undone: the
-// workspace that it changed is its own.
+// resume resumes the computer from the snapshot. If that fails it can be undone, since only its new
+// workspace has changed.
 func (b *restoring) resume(ctx context.Context) error {
 	if b.from.Stopped {
-		if err := b.s.runs.loseAll(ctx, b.r.ID, ""); err != nil {
+		if err := b.s.runRows.loseAll(ctx, b.r.ID, ""); err != nil {
 			return err
 		}
-		return b.s.terminals.loseAll(ctx, b.r.ID)
+		return b.s.terminalRows.loseAll(ctx, b.r.ID)
 	}
-	m := &making{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
+	m := &transition{s: b.s, r: b.r, from: b.from, before: b.r.disk, repeats: true}
 	up := func(ctx context.Context) error { _, err := m.resumed(ctx); return err }
 	err := m.forward(ctx, "resume", append(m.resume(), step{"agent", up, nothing}))
-	m.strand()
+	m.keepStuck()
 	b.lost = m.stuck
 	return err
 }
 
-// tidy removes what nobody needs any more, now that the computer is back.
+// tidy removes what the restored computer does not need.
 func (b *restoring) tidy(ctx context.Context) {
-	s, left := memory{b.s}, b.was.workspaceID
+	s, left := b.s, b.was.workspaceID
 	s.log.InfoContext(ctx, "computer restored", "computer", b.r.ID, "name", b.r.Name, "snapshot", b.from.ID, "present", b.present.ID, "state", b.r.State)
 	err := b.forget(ctx)
 	if err == nil && b.drop {
 		err = s.cfg.Workspaces.Remove(ctx, left)
 	}
-	if err != nil { // the next daemon goes on
-		s.log.WarnContext(ctx, "tidy up after a restore", "computer", b.r.ID, "workspace", left, "err", err)
+	if err != nil { // the next daemon continues
+		s.log.WarnContext(ctx, "clean up after restore", "computer", b.r.ID, "workspace", left, "err", err)
 	}
 }

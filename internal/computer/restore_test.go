@@ -66,7 +66,7 @@ func (w *keptWorld) pauses() snapshot {
 // restoresTo writes down a restore of the computer, which ran, to a snapshot.
 func (w *keptWorld) restoresTo(target, present snapshot) *restoring {
 	w.t.Helper()
-	b := &restoring{making: making{s: w.Store, r: w.r, from: &target}, name: "before-restore", present: present, row: restoreRow{
+	b := &restoring{transition: transition{s: w.Store, r: w.r, from: &target}, name: "before-restore", present: present, row: restoreRow{
 		computer: w.r.ID, snapshot: target.ID, present: present.ID, workspace: holt.NewWorkspaceID(), disk: holt.NewDiskID(), ran: true,
 	}}
 	w.ok(b.begin(w.t.Context()))
@@ -123,8 +123,8 @@ func TestRestoreThatWasNotForgotten(t *testing.T) {
 			w.r.workspaceID = b.row.workspace
 			w.ok(w.cfg.DB.Write(t.Context(), func(tx *db.Tx) error { return w.table.move(tx, *w.r) }))
 		}
-		w.ok(w.settleRestores(t.Context())) // the next daemon
-		unlock, err := w.seats.lock(t.Context(), w.r.ID)
+		w.ok(w.restorer.settleRestores(t.Context())) // the next daemon
+		unlock, err := w.machines.lock(t.Context(), w.r.ID)
 		w.ok(err)
 		unlock()
 		r, err := w.table.find(t.Context(), string(w.r.ID))
@@ -151,23 +151,23 @@ func TestRestoreKeepsItsTarget(t *testing.T) {
 	w.ok(machine.Image{Engine: "none", Hardware: []byte("{}"), Spec: machine.Spec{CPUs: 1, MemoryMB: 1}}.Write(w.snapshots.path(target.ID), false))
 	w.cfg.Fail = func(point string) error { // it has no checkpoint of its present: it has to go on
 		if point == "resume/row" {
-			w.prune(t.Context(), w.r.ID, "")
+			w.snapshotter.prune(t.Context(), w.r.ID, "")
 			return errPlanned
 		}
 		return nil
 	}
-	if _, err := w.restore(t.Context(), string(target.ID), holt.SnapshotRestoreSpec{}, nil); !errors.Is(err, errPlanned) {
+	if _, err := w.restorer.restore(t.Context(), string(target.ID), holt.SnapshotRestoreSpec{}, nil); !errors.Is(err, errPlanned) {
 		t.Error(err)
 	}
 	if w.row(target.ID).ID != target.ID || !w.here(target) {
 		t.Error("the snapshot to restore was pruned")
 	}
 	w.cfg.Fail = nil
-	w.prune(t.Context(), w.r.ID, target.ID)
+	w.snapshotter.prune(t.Context(), w.r.ID, target.ID)
 	if w.row(target.ID).ID != target.ID || !w.here(target) {
 		t.Error("the snapshot that is about to be forked was pruned")
 	}
-	w.prune(t.Context(), w.r.ID, "")
+	w.snapshotter.prune(t.Context(), w.r.ID, "")
 	if _, err := w.snapshots.get(t.Context(), target.ID); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("what nobody asked for was not pruned: %v", err)
 	}

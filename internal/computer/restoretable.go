@@ -9,35 +9,12 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
-// RestoreSchema says of each snapshot whose checkpoint goes with it, and what is on the
-// way back to one.
-const RestoreSchema = `
-ALTER TABLE snapshot ADD COLUMN workspace TEXT NOT NULL DEFAULT '';     -- its computer's, or one that a restore left
-ALTER TABLE snapshot ADD COLUMN stopped INTEGER NOT NULL DEFAULT 0;     -- its computer was stopped: it has no memory
-UPDATE snapshot SET workspace = coalesce((SELECT workspace FROM computer c WHERE c.id = snapshot.computer), '');
-CREATE INDEX snapshot_workspace ON snapshot (workspace);
-CREATE TABLE restore (
-	computer  TEXT PRIMARY KEY,
-	snapshot    TEXT NOT NULL,            -- that it goes back to
-	present   TEXT NOT NULL,            -- the snapshot of what it was until then
-	workspace TEXT NOT NULL,            -- that becomes its own
-	disk      TEXT NOT NULL,            -- likewise; '' without root disks
-	before    TEXT NOT NULL DEFAULT '', -- the disk that it had, once it has the other
-	ran       INTEGER NOT NULL,         -- it ran when that began
-	call      TEXT NOT NULL             -- idempotency key of the call
-) WITHOUT ROWID;
-`
-
-// BackSchema says of computers that a restore has taken them back, which their runs are not yet.
-const BackSchema = `
-ALTER TABLE computer ADD COLUMN back_to INTEGER NOT NULL DEFAULT 0; -- when that snapshot was taken, until the guest has said which runs go on
-`
-
-// wentBack writes down, as part of a transaction, that a computer was taken back to a snapshot of
-// some time; the zero time: its runs are on record as they are.
+// wentBack records, as part of a transaction, that a computer was restored to a snapshot of that
+// time, so that its runs must be compared with those of the guest; the zero time: they need not.
 func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
 	ns := int64(0)
 	if !at.IsZero() {
@@ -46,7 +23,6 @@ func wentBack(tx *db.Tx, id holt.ComputerID, at time.Time) error {
 	return tx.Exec(`UPDATE computer SET back_to = ?2 WHERE id = ?1 AND back_to <> ?2`, id, ns)
 }
 
-// wentBackTo returns that time.
 func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
 	err = tx.Query(`SELECT back_to FROM computer WHERE id = ? AND back_to <> 0`, []any{id}, func(row *db.Row) error {
 		at = time.Unix(0, row.Int64(0))
@@ -55,27 +31,23 @@ func wentBackTo(tx *db.Tx, id holt.ComputerID) (at time.Time, err error) {
 	return at, err
 }
 
-// restoreRow is a restore that is under way.
+// restoreRow is a restore in progress.
 type restoreRow struct {
 	computer          holt.ComputerID
 	snapshot, present holt.SnapshotID
 	workspace         holt.WorkspaceID
 	disk              holt.DiskID
 	ran               bool
-	claim             *Claim
+	claim             *idempotency.Claim
 }
 
-// insert writes it down, in the place of one that could not be removed when it was over.
+// insert records it, and replaces one that could not be removed.
 func (w restoreRow) insert(tx *db.Tx) error {
-	call := ""
-	if w.claim != nil {
-		call = w.claim.key
-	}
 	return tx.Exec(`INSERT OR REPLACE INTO restore (computer, snapshot, present, workspace, disk, ran, call) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		w.computer, w.snapshot, w.present, w.workspace, w.disk, w.ran, call)
+		w.computer, w.snapshot, w.present, w.workspace, w.disk, w.ran, w.claim.Key())
 }
 
-// keepDisk keeps the disk that the computer had from being removed until the restore is over.
+// keepDisk keeps the computer's former disk until the restore is over.
 func (w restoreRow) keepDisk(tx *db.Tx, before holt.DiskID) error {
 	return tx.Exec(`UPDATE restore SET before = ? WHERE computer = ?`, before, w.computer)
 }
@@ -93,7 +65,7 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 				workspace: holt.WorkspaceID(row.Text(3)), disk: holt.DiskID(row.Text(4)), ran: row.Int64(5) != 0,
 			}
 			if call := row.Text(6); call != "" {
-				w.claim = &Claim{call}
+				w.claim = idempotency.ClaimOf(call)
 			}
 			all = append(all, w)
 			return nil
@@ -105,9 +77,8 @@ func halfRestored(ctx context.Context, d *db.DB) (all []restoreRow, err error) {
 	return all, nil
 }
 
-// settleRestores finishes or forgets the restores that a killed daemon began, of
-// computers that are otherwise taken over. One that it cannot the next daemon tries again.
-func (s memory) settleRestores(ctx context.Context) error {
+// settleRestores finishes or forgets those restores. The next daemon retries a failure.
+func (s *restorer) settleRestores(ctx context.Context) error {
 	all, err := halfRestored(ctx, s.cfg.DB)
 	if err != nil {
 		return err
@@ -118,21 +89,23 @@ func (s memory) settleRestores(ctx context.Context) error {
 			err = s.settleRestore(ctx, &r, row)
 		}
 		if err != nil {
-			s.log.ErrorContext(ctx, "cannot take restore over", "computer", row.computer, "snapshot", row.snapshot, "err", err)
+			s.log.ErrorContext(ctx, "recover restore", "computer", row.computer, "snapshot", row.snapshot, "err", err)
 		}
 	}
 	return ctx.Err()
 }
 
-// settleRestore is that for one. What was made for one that is forgotten has gone: the
-// workspace when the registry was opened, the disk goes with the row.
+// settleRestore settles one restore. What was made for a forgotten one is gone: the registry
+// removed the workspace when it was opened, and the disk goes with the record.
 //
-//   - A computer that ran is paused at its present: the restore goes on.
-//   - It is paused at the snapshot, and the swap is done: the computer goes on.
-//   - Else it is as it was, or has gone on since and the row could not be removed.
-func (s memory) settleRestore(ctx context.Context, r *record, row restoreRow) error {
+//   - The computer was running and is paused at the snapshot of the state before: the restore
+//
+// continues.
+//   - It is paused at the target, and the swap is done: it is resumed.
+//   - Otherwise it is as it was, or was resumed and only the record could not be removed.
+func (s *restorer) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
-	b := &restoring{making: making{s: s.Store, r: r}, row: row}
+	b := &restoring{transition: transition{s: s.Store, r: r}, row: row}
 	if r.State == holt.ComputerPaused && (swapped && r.snapshot == row.snapshot || !swapped && row.ran && r.snapshot == row.present) {
 		return b.goOnLater(ctx, swapped)
 	}
@@ -148,17 +121,17 @@ func (s memory) settleRestore(ctx context.Context, r *record, row restoreRow) er
 	return b.forget(ctx)
 }
 
-// goOnLater goes on with a restore in the background.
+// goOnLater continues a restore in the background.
 func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	from, err := b.s.snapshots.get(ctx, b.row.snapshot)
 	if err != nil {
 		return err
 	}
-	unlock, err := b.s.seats.lock(ctx, b.r.ID)
+	unlock, err := b.s.machines.lock(ctx, b.r.ID)
 	if err != nil {
 		return err
 	}
-	_, leave, err := b.s.gate.enter(ctx)
+	_, leave, err := b.s.shutdown.enter(ctx)
 	if err != nil {
 		unlock()
 		return err
@@ -167,19 +140,19 @@ func (b *restoring) goOnLater(ctx context.Context, swapped bool) error {
 	go func() {
 		defer leave()
 		defer unlock()
-		ctx := b.s.gate.ctx
+		ctx := b.s.shutdown.ctx
 		act := b.finish
 		if swapped {
 			act = b.finishSwapped
 		}
 		if err := act(ctx); err != nil && ctx.Err() == nil {
-			b.s.log.ErrorContext(ctx, "go on with a restore", "computer", b.r.ID, "snapshot", b.row.snapshot, "err", err)
+			b.s.log.ErrorContext(ctx, "finish restore", "computer", b.r.ID, "snapshot", b.row.snapshot, "err", err)
 		}
 	}()
 	return nil
 }
 
-// finish does what is left of a restore whose computer is paused at its present.
+// finish does the rest of a restore whose computer is paused at the snapshot of the state before.
 func (b *restoring) finish(ctx context.Context) error {
 	if err := os.Remove(b.s.disks.path(b.row.disk)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove root disk: %w", err)
@@ -197,11 +170,11 @@ func (b *restoring) finish(ctx context.Context) error {
 	return nil
 }
 
-// finishSwapped lets a computer go on that is back. If it does not, it stays paused there.
+// finishSwapped resumes a restored computer. If that fails it stays paused there.
 func (b *restoring) finishSwapped(ctx context.Context) error {
-	_, err := memory{b.s}.goOn(ctx, b.r)
+	_, err := b.s.pauser.resumeLocked(ctx, b.r)
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	return errors.Join(err, b.forget(ctx))
 }

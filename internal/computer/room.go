@@ -16,8 +16,8 @@ import (
 const (
 	mib = 1 << 20
 	// reservedMB is the least of its memory that the host keeps for itself when a machine begins, and reservedPart
-	// the part of all of it that it keeps. What can wait, as a job or a template nobody waits for, leaves waitingPart:
-	// so somebody who wakes a computer finds room.
+	// the part of all of it that it keeps. Background work, for instance a job, leaves waitingPart:
+	// so that a computer can still be woken.
 	reservedMB   = 256
 	reservedPart = 20
 	waitingPart  = 4
@@ -27,30 +27,29 @@ const (
 	roomIdle = 30 * time.Second
 )
 
-// pausedByMemory is who pauses an idle computer whose memory another needs.
+// pausedByMemory is who pauses an idle computer to free its memory.
 const pausedByMemory = "memory"
 
-// room says whether the host has memory for another machine. A machine takes what it was promised with time, not when
-// it starts, so what is promised counts: all that runs may take everything it was promised and there is still a
-// reserve. Nothing else looks at the host's memory. See docs/design/budget.md.
+// room tells whether the host has memory for another machine. A machine takes the memory it was
+// promised over time, so the promises count: if all machines take all of theirs, a reserve is still
+// left. See docs/design/budget.md.
 type room struct {
 	host     func() (total, available int64)     // bytes; nil: machines take no memory that could be counted
 	times    float64                             // how many times what is available may be promised
-	overhead int64                               // that a machine takes beside its guest's, bytes
+	overhead int64                               // of a machine in addition to its guest's memory, bytes
 	has      func(id holt.ComputerID) (of int64) // what a computer's machine has taken by now, bytes
 
 	mu     sync.Mutex
 	others map[*int64]bool // promised to machines that are no computer's, bytes
 }
 
-// newRoom is the room of a store's machines.
-func newRoom(s *Store) *room {
+func newRoom(s *registry) *room {
 	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}, overhead: int64(s.cfg.Engine.Capabilities().OverheadMB) * mib}
 	if o.host == nil && o.overhead > 0 {
 		o.host = machine.HostMemory
 	}
 	o.has = func(id holt.ComputerID) int64 {
-		if l := s.seats.live(id); l != nil && l.m != nil {
+		if l := s.machines.live(id); l != nil && l.m != nil {
 			return machine.OwnMemory(l.m.PID())
 		}
 		return 0
@@ -58,8 +57,8 @@ func newRoom(s *Store) *room {
 	return o
 }
 
-// left is what may still be promised, bytes, beside one computer: what the host has, without what is promised and not
-// taken yet, and without what it keeps.
+// left is the memory that can still be promised, not counting one computer: what is available, less
+// what is promised and not taken yet, less the reserve.
 func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int64, err error) {
 	total, left = o.host()
 	left = int64(float64(left-o.kept(total, waits)) * o.times)
@@ -75,7 +74,7 @@ func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int
 	return left, total, err
 }
 
-// kept is what of its memory the host keeps, bytes.
+// kept is the reserve, bytes.
 func (o *room) kept(total int64, waits bool) int64 {
 	if waits {
 		return max(reservedMB*mib, total/waitingPart)
@@ -93,28 +92,28 @@ func (o *room) admit(tx *db.Tx, r record) error {
 		return err
 	}
 	left += o.has(r.ID)
-	asked := r.portion().memory
+	asked := r.allotment().memory
 	if asked*mib+o.overhead <= left {
 		return nil
 	}
 	return o.full(r.Name, asked, left, total)
 }
 
-// full is the error that something needs more than is left.
+// full is the error of a request for more than is left.
 func (o *room) full(what string, askedMB, left, total int64) error {
 	most := total - o.kept(total, false) - o.overhead
 	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + o.overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
-	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: with what it takes itself it needs %d MiB, and %d are left beside what computers that run were promised",
-		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop one that runs, or ask for less")
+	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: it needs %d MiB with overhead, and %d MiB are left after the memory reserved for running computers",
+		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop a running computer, or request less memory")
 	if askedMB*mib > most {
-		e = e.WithHint("this host has %d MiB; ask for at most %d", total/mib, detail.MostMB)
+		e = e.WithHint("the host has %d MiB; request at most %d MiB", total/mib, detail.MostMB)
 	}
 	e.Detail = detail
 	return e
 }
 
-// reserve promises memory to a machine that is no computer's; TooMany if the host has none. It counts before it is
-// looked at: of two that come at once at least one sees the other.
+// reserve promises memory to a machine that is not a computer's; TooMany if the host has none. The
+// promise counts before it is checked, so that of two concurrent ones at least one sees the other.
 func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int, waits bool) (done func(), err error) {
 	if o.host == nil {
 		return func() {}, nil
@@ -142,8 +141,8 @@ func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int,
 	return done, err
 }
 
-// Room says why the host has no memory for another job, which can wait for it: TooMany. begun are jobs that have begun, with their
-// memory, MiB: what has no computer yet counts, too.
+// Room returns TooMany if the host has no memory for another job, which can wait. begun are jobs
+// that have begun, with their memory in MiB: those without a computer yet count, too.
 func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error {
 	o := s.table.room
 	if o.host == nil {
@@ -168,26 +167,26 @@ func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int
 	})
 }
 
-// isFull says whether an error is that the host has no memory left, and would have if others rested.
+// isFull reports whether an error is a lack of memory that pausing other computers can fix.
 func isFull(err error) bool {
 	full, ok := holt.LacksMemory(err)
 	return ok && full.AskedMB <= full.MostMB
 }
 
-// withRoom does what [table.admit] may refuse. When the host's memory is the reason it pauses what has been idle for
-// longest and does it again, one after the other, and waits a little for what is about to rest anyway.
-func (s *Store) withRoom(ctx context.Context, do func() error) error {
+// withRoom calls do, which [table.admit] may refuse. If the host lacks memory it pauses the longest
+// idle computers, one by one, and waits a little for those that are about to release theirs.
+func (s *idler) withRoom(ctx context.Context, do func() error) error {
 	end := time.Now().Add(roomWait)
 	for try := 0; ; try++ {
 		err := do()
 		if !isFull(err) {
 			return err
 		}
-		idle, leaves, lost := idling{s}.resting(ctx)
+		idle, leaves, lost := s.resting(ctx)
 		if lost != nil {
 			return err
 		}
-		if (idling{s}).yields(holt.WithActor(ctx, holt.Actor{}), idle) {
+		if s.yields(holt.WithActor(ctx, holt.Actor{}), idle) {
 			continue
 		}
 		if !leaves || time.Now().After(end) || ctx.Err() != nil {
@@ -197,21 +196,21 @@ func (s *Store) withRoom(ctx context.Context, do func() error) error {
 	}
 }
 
-// restful is a computer that runs idle.
+// restful is an idle computer.
 type restful struct {
 	record
 	since time.Time
 }
 
-// resting returns the computers that run and that nothing uses, and whether others are about to rest.
-func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
+// resting returns the idle computers, and whether others are about to release their memory.
+func (s *idler) resting(ctx context.Context) (idle []restful, leaves bool, err error) {
 	all, err := s.table.list(ctx, `WHERE `+runsNow+` ORDER BY used, name`)
 	for _, r := range all {
 		switch r.State {
 		case holt.ComputerPausing, holt.ComputerStopping, holt.ComputerDeleting:
 			leaves = true
 		case holt.ComputerRunning:
-			l := s.seats.live(r.ID)
+			l := s.machines.live(r.ID)
 			if l == nil {
 				continue
 			}
@@ -229,8 +228,8 @@ func (s idling) resting(ctx context.Context) (idle []restful, leaves bool, err e
 	return idle, leaves, err
 }
 
-// yields pauses the computer that has been idle for longest, if one may be.
-func (s idling) yields(ctx context.Context, idle []restful) bool {
+// yields pauses the longest idle computer, if one may be paused.
+func (s *idler) yields(ctx context.Context, idle []restful) bool {
 	for len(idle) > 0 {
 		first := 0
 		for i, r := range idle {
@@ -243,19 +242,19 @@ func (s idling) yields(ctx context.Context, idle []restful) bool {
 		if s.never(r.record) != "" || s.uses.now().Sub(r.since) < roomIdle {
 			continue
 		}
-		paused, err := s.Memory().PauseIfIdle(ctx, string(r.ID), pausedByMemory)
+		paused, err := s.pauseIfIdle(ctx, string(r.ID), pausedByMemory)
 		if err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "pause an idle computer whose memory another needs", "computer", r.ID, "err", err)
+			s.log.WarnContext(ctx, "pause idle computer to free memory", "computer", r.ID, "err", err)
 		}
 		if paused {
-			s.log.InfoContext(ctx, "idle computer paused to make room", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
+			s.log.InfoContext(ctx, "idle computer paused to free memory", "computer", r.ID, "name", r.Name, "memory_mb", r.MemoryMB)
 			return true
 		}
 	}
 	return false
 }
 
-// busyWith names in an error of [room.full] whom one could pause.
+// busyWith adds to an error of [room.full] which computers could be paused.
 func busyWith(err error, in string, idle []restful) error {
 	var names []string
 	for _, r := range idle {
@@ -267,13 +266,12 @@ func busyWith(err error, in string, idle []restful) error {
 		return err
 	}
 	e := holt.AsError(err)
-	return e.WithHint("%s; holt computer pause %s makes room, or ask for less", idles(names), names[0])
+	return e.WithHint("%s: free its memory with holt computer pause %s, or request less memory", idles(names), names[0])
 }
 
-// idles says who runs idle.
 func idles(names []string) string {
 	if len(names) == 1 {
-		return names[0] + " runs idle"
+		return names[0] + " is idle"
 	}
-	return fmt.Sprint(strings.TrimPrefix(namesOf(names), " "), " run idle")
+	return fmt.Sprint(strings.TrimPrefix(namesOf(names), " "), " are idle")
 }

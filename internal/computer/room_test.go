@@ -21,7 +21,7 @@ func (w *idleWorld) host(total, available int64, has map[holt.ComputerID]int64) 
 
 // makesIn makes a computer of a size when there is room.
 func (w *idleWorld) makesIn(name string, memoryMB int) (r record, err error) {
-	err = w.withRoom(w.t.Context(), func() error {
+	err = w.idler.withRoom(w.t.Context(), func() error {
 		r, err = w.makes(w.t.Context(), name, "", func(r *record) { r.MemoryMB = memoryMB })
 		return err
 	})
@@ -56,9 +56,9 @@ func TestRoom(t *testing.T) {
 	w.ok(err)
 	use := w.begins("make")
 	_, err = w.makesIn("curie", 512)
-	w.lacks(err, "no memory for curie: with what it takes itself it needs 640 MiB, and 616 are left", "pause or stop one")
+	w.lacks(err, "no memory for curie: it needs 640 MiB with overhead, and 616 MiB are left", "pause or stop a running computer")
 	_, err = w.makesIn("curie", 4000)
-	w.lacks(err, "this host has 4096 MiB; ask for at most 3712")
+	w.lacks(err, "the host has 4096 MiB; request at most 3712")
 	_, err = w.table.find(t.Context(), "curie")
 	if holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("half-made: %v", err)
@@ -77,7 +77,7 @@ func TestRoom(t *testing.T) {
 	w.now = w.now.Add(roomIdle / 2)
 	w.passes(0)
 	_, err = w.makesIn("curie", 512)
-	w.lacks(err, "einstein runs idle; holt computer pause einstein makes room")
+	w.lacks(err, "einstein is idle: free its memory with holt computer pause einstein")
 	w.now = w.now.Add(roomIdle)
 	w.passes(0)
 	_, err = w.makesIn("curie", 512)
@@ -134,7 +134,7 @@ func (w *idleWorld) again() {
 	w.Store = newStore(w.t.Context(), cfg)
 	w.table.room.host, w.table.room.overhead, w.table.room.times = host.host, host.overhead, host.times
 	w.reopens()
-	w.seats.put(w.r.ID, w.l)
+	w.machines.put(w.r.ID, w.l)
 	w.table.room.has = host.has
 }
 
@@ -184,7 +184,7 @@ func TestWorkspaceSize(t *testing.T) {
 	if w.ok(err); curie.WorkspaceSizeMB != holt.DefaultWorkspaceMB {
 		t.Errorf("with a limit: %d", curie.WorkspaceSizeMB)
 	}
-	if _, err := w.makes(ctx, "fork", noether.ID, owned); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "has to have a bound") {
+	if _, err := w.makes(ctx, "fork", noether.ID, owned); holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), "has no size limit") {
 		t.Errorf("a fork that nothing bounds: %v", err)
 	}
 	w.limits(holt.LimitChange{MaxDiskMB: ptr(int64(0))})
@@ -201,8 +201,8 @@ func TestWorkspaceSize(t *testing.T) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
 	}
-	refused(801*mib, "may have 1800 MiB of disks and has 1500 (bohr); this takes 301 more")
-	refused(0, "has to have a bound")
+	refused(801*mib, "is limited to 1800 MiB of disks and has 1500 (bohr); this needs 301 more")
+	refused(0, "has no size limit")
 	w.ok(w.Guests().Bounded(ctx, bohr.workspaceID, 800*mib-1))
 	l, err := w.TenantLimits().Get(ctx, "")
 	w.ok(err)

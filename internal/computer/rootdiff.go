@@ -8,8 +8,7 @@ import (
 	"holt"
 )
 
-// diffRootFiles says what differs in the files of two root disks. A guest that lists none
-// says why, unless its agent is from before that.
+// diffRootFiles compares the files of two root disks.
 func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	out := &d.RootFiles
 	out.Changes = []holt.Change{}
@@ -19,7 +18,7 @@ func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	for i, inv := range []holt.Inventory{a, b} {
 		if len(inv.RootFiles) == 0 {
 			name := []string{d.From.Computer, d.To.Computer}[i]
-			out.Unlisted = name + ": " + cmp.Or(inv.NoFiles, "its guest did not list them")
+			out.Unlisted = name + ": " + cmp.Or(inv.NoFiles, "the guest did not list them")
 			return
 		}
 	}
@@ -51,7 +50,7 @@ func diffRootFiles(d *holt.ComputerDiff, a, b holt.Inventory) {
 	}
 }
 
-// rootListing is what an inventory says of a root disk.
+// rootListing is the root disk's part of an inventory.
 type rootListing struct {
 	files  map[holt.OSString]holt.FileInfo
 	unread map[string]bool
@@ -68,8 +67,8 @@ func rootFiles(inv holt.Inventory) rootListing {
 	return l
 }
 
-// lacks says whether a path that is not listed is not there: all directories above it
-// were read to their end.
+// lacks reports whether a path that is not listed does not exist: all directories above it were
+// read completely.
 func (l rootListing) lacks(p holt.OSString) bool {
 	for dir := string(p); len(dir) > 1; {
 		dir = dir[:max(1, strings.LastIndexByte(dir, '/'))]
@@ -80,9 +79,8 @@ func (l rootListing) lacks(p holt.OSString) bool {
 	return true
 }
 
-// rootChange compares two files of one kind. Forks keep the time of a file to the
-// nanosecond, so one with another time was written. A directory has its own from what is in it,
-// which tells itself.
+// rootChange compares two files of one kind. Forks keep modification times to the nanosecond, so a
+// file with another time was written. Directories are left out: their entries show the change.
 func rootChange(was, is holt.FileInfo) (c holt.Change, differs bool) {
 	touched := is.Kind != "dir" && !is.ModTime.Equal(was.ModTime)
 	c = holt.Change{
@@ -96,7 +94,6 @@ func rootChange(was, is holt.FileInfo) (c holt.Change, differs bool) {
 	return c, c.Content || c.Metadata
 }
 
-// sizeOf is the size of what a file holds, bytes.
 func sizeOf(f holt.FileInfo) int64 {
 	if f.Kind != "file" {
 		return 0
@@ -104,11 +101,10 @@ func sizeOf(f holt.FileInfo) int64 {
 	return f.Size
 }
 
-// changeKinds are the kinds of changes in the order in which they are told.
+// changeKinds is the order of the kinds of changes.
 var changeKinds = []holt.ChangeKind{holt.ChangeDeleted, holt.ChangeCreated, holt.ChangeContent, holt.ChangeMetadata}
 
-// inOrder is the order of a workspace's changes: what is in a directory that is
-// deleted before that.
+// inOrder sorts like the changes of a workspace: deleted files before their directory.
 func inOrder(x, y holt.Change) int {
 	byPath := cmp.Compare(x.Path, y.Path)
 	if x.Kind == holt.ChangeDeleted {

@@ -20,32 +20,31 @@ type runSet struct {
 	settling map[holt.RunID]chan struct{} // that have ended; closed when the workspace has what they changed
 	left     map[holt.RunID]bool          // that have ended, and whose output may be in the guest only
 
-	owed   bell          // there may be a new one of these
+	owed   notification  // there may be a new one of these
 	taking chan struct{} // holds one while output is taken
 }
 
 func newRunSet() *runSet {
 	return &runSet{here: map[holt.RunID]bool{}, of: map[holt.RunID]string{}, open: map[holt.RunID]bool{},
 		settling: map[holt.RunID]chan struct{}{}, left: map[holt.RunID]bool{},
-		owed: newBell(), taking: make(chan struct{}, 1)}
+		owed: newNotification(), taking: make(chan struct{}, 1)}
 }
 
-// claim says that a run is being started: a guest that is asked meanwhile may not know it. launched says that it was
-// started, or was not.
+// claim records that a run is being started, see [launches.claim].
 func (s *runSet) claim(run holt.Run) (launched func()) {
 	s.know(run.ID, run.Schedule)
 	return s.launches.claim(run.ID)
 }
 
-// opened says that the guest has a run that is not known to have ended.
+// opened records that the guest has a run that is not known to have ended.
 func (s *runSet) opened(id holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[id] = true
 }
 
-// ended says that a run has ended. It returns what to call when all of it is
-// settled; nil if somebody has that already.
+// ended records that a run has ended. It returns what to call once it is settled; nil if another
+// caller settles it.
 func (s *runSet) ended(id holt.RunID) (settled func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,7 @@ func (s *runSet) all() []holt.RunID {
 	return slices.Collect(maps.Keys(s.open))
 }
 
-// know says that a run was started here, and by which schedule; "": by none.
+// know records that a run was started here, and by which schedule.
 func (s *runSet) know(id holt.RunID, schedule string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *runSet) know(id holt.RunID, schedule string) {
 	}
 }
 
-// forget says that runs are no longer on record.
+// forget records that runs are not on record any more.
 func (s *runSet) forget(ids []holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,36 +95,36 @@ func (s *runSet) forget(ids []holt.RunID) {
 	}
 }
 
-// known says whether a run is known to have been started here, and by which schedule.
+// known reports whether a run is known to have been started here, and by which schedule.
 func (s *runSet) known(id holt.RunID) (schedule string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of[id], s.here[id]
 }
 
-// owe says that the output of a run is to be taken: it has ended.
+// owe records that the output of an ended run has to be saved.
 func (s *runSet) owe(id holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left[id] = true
-	s.owed.ring()
+	s.owed.notify()
 }
 
-// untaken returns the runs whose output is to be taken.
+// untaken returns the runs whose output has to be saved.
 func (s *runSet) untaken() []holt.RunID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.left))
 }
 
-// took says that this was tried.
+// took records that it was tried.
 func (s *runSet) took(id holt.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.left, id)
 }
 
-// take waits until no other output is taken, and keeps it so until done is called.
+// take waits until no other output is being saved, and excludes others until done is called.
 func (s *runSet) take(ctx context.Context) (done func(), err error) {
 	select {
 	case s.taking <- struct{}{}:

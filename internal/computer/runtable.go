@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -25,19 +26,23 @@ type endedRuns struct {
 	most  int           // but no more than this
 }
 
-// keptRuns is what a daemon keeps.
 func keptRuns() endedRuns { return endedRuns{last: 1000, young: 24 * time.Hour, most: 10_000} }
 
-const runColumns = `id, computer, spec, state, exit_code, signal, timed_out, background, started, ended, schedule, reason, memory`
+// runColumns are the columns of a run: those that are written when it starts, and the rest.
+func runColumns(r *holt.Run) (started, ended []column) {
+	return []column{
+			text("id", &r.ID), text("computer", &r.ComputerID), encoded("spec", &r.Spec), text("schedule", &r.Schedule), text("state", &r.State), stamp("started", &r.StartedAt),
+		}, []column{
+			number("exit_code", &r.ExitCode), text("signal", &r.Signal), boolean("timed_out", &r.TimedOut), number("background", &r.Background),
+			maybeStamp("ended", &r.EndedAt), text("reason", &r.Reason), encoded("memory", &r.OutOfMemory),
+		}
+}
 
 func (t runTable) list(ctx context.Context, condition string, args ...any) ([]holt.Run, error) {
 	list := []holt.Run{}
+	columns := func(r *holt.Run) []column { started, ended := runColumns(r); return append(started, ended...) }
 	err := read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+runColumns+` FROM run `+condition, args, func(row *db.Row) error {
-			run, err := scanRun(row)
-			list = append(list, run)
-			return err
-		})
+		return selectRows(tx, "run", condition, args, columns, func(r *holt.Run) error { list = append(list, *r); return nil })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
@@ -45,33 +50,13 @@ func (t runTable) list(ctx context.Context, condition string, args ...any) ([]ho
 	return list, nil
 }
 
-func scanRun(row *db.Row) (holt.Run, error) {
-	run := holt.Run{
-		ID: holt.RunID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), State: holt.RunState(row.Text(3)),
-		ExitCode: int(row.Int64(4)), Signal: row.Text(5), TimedOut: row.Int64(6) != 0, Background: int(row.Int64(7)),
-		StartedAt: time.Unix(0, row.Int64(8)).UTC(), EndedAt: timeOf(row.Int64(9)), Schedule: row.Text(10), Reason: holt.RunReason(row.Text(11)),
-	}
-	err := json.Unmarshal(row.Bytes(2), &run.Spec)
-	if memory := row.Bytes(12); err == nil && len(memory) > 0 {
-		err = json.Unmarshal(memory, &run.OutOfMemory)
-	}
-	if err != nil {
-		return run, fmt.Errorf("decode run %s: %w", run.ID, err)
-	}
-	return run, nil
-}
-
-func (t runTable) insert(ctx context.Context, run holt.Run, claim *Claim) error {
-	spec, err := json.Marshal(run.Spec)
-	if err != nil {
-		return fmt.Errorf("encode run: %w", err)
-	}
+func (t runTable) insert(ctx context.Context, run holt.Run, claim *idempotency.Claim) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(run.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO run (id, computer, spec, state, started, schedule) VALUES (?, ?, ?, ?, ?, ?)`,
-			run.ID, run.ComputerID, string(spec), run.State, run.StartedAt.UnixNano(), run.Schedule)
+		started, _ := runColumns(&run)
+		return insertRow(tx, "", "run", started)
 	})
 }
 
@@ -79,7 +64,7 @@ func (t runTable) forget(ctx context.Context, id holt.RunID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM run WHERE id = ?`, id) })
 }
 
-// unlose says of a run that is being started that it runs, if it was taken for lost.
+// unlose marks a lost run as running; false if it was not lost.
 func (t runTable) unlose(ctx context.Context, id holt.RunID) (was bool, err error) {
 	err = write(ctx, t.d, func(tx *db.Tx) error {
 		ids, err := runIDs(tx, reviveRun+`WHERE id = ? AND state = 'lost' RETURNING id`, id)
@@ -91,10 +76,10 @@ func (t runTable) unlose(ctx context.Context, id holt.RunID) (was bool, err erro
 
 const reviveRun = `UPDATE run SET state = 'running', ended = 0, exit_code = 0, signal = '', reason = '', memory = '', timed_out = 0, background = 0, output = 0, written = NULL `
 
-// reviveHere says of those among some runs that have ended by their record that they run in their
-// computer, if a restore has just taken that back to a snapshot at which they may have. It returns
-// these, and those that go on and of which output was kept: the guest has that of then. For what a
-// guest says at any other time no run that has ended goes on.
+// reviveHere marks those of some runs as running that have ended on record, if the computer was
+// just restored to a snapshot at which they may have been running. It returns them, and running
+// ones with saved output, which is newer than the guest's. At any other time the guest cannot
+// revive a run.
 func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids []holt.RunID) (revived []holt.RunID, err error) {
 	among, err := json.Marshal(ids)
 	if err != nil {
@@ -115,8 +100,7 @@ func (t runTable) reviveHere(ctx context.Context, computer holt.ComputerID, ids 
 	return revived, err
 }
 
-// endSlack is how much earlier than it did a run may have ended by its record, which has the
-// guest's word for how long it took.
+// endSlack is the tolerance for the recorded end of a run, which depends on the guest's clock.
 const endSlack = time.Minute
 
 // get returns a run as it is on record.
@@ -127,13 +111,13 @@ func (t runTable) get(ctx context.Context, id holt.RunID) (holt.Run, error) {
 	}
 	if len(list) == 0 {
 		return holt.Run{}, holt.Errorf(holt.NotFound, "there is no run %q", clip(string(id))).
-			WithHint("runs go when their computer is deleted, and a day after their end once %d later ones have ended; what one changed is in the history of its workspace", t.keep.last)
+			WithHint("runs are removed with their computer, and a day after their end once %d newer ones have ended; the history of the workspace still has their changes", t.keep.last)
 	}
 	return list[0], nil
 }
 
-// exited writes down how a run ended, as the guest tells it, and returns the
-// runs of the computer that are no longer kept.
+// exited records how a run ended, as the guest reports it, and returns the runs of the computer
+// that are not kept any more.
 func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 	if run.State != holt.RunExited {
 		return nil
@@ -167,9 +151,9 @@ func (t runTable) exited(id holt.ComputerID, run holt.Run) (gone []holt.RunID) {
 	return gone
 }
 
-// prune removes the runs of a computer that ended first and returns them. What
-// a run changes is attributed to it as long as its row is there, so runs that
-// left processes are counted apart: many short ones do not push them out.
+// prune removes the oldest ended runs of a computer and returns them. Changes are attributed to a
+// run only while it has a row, so runs that left processes are counted separately: many short runs
+// do not remove them.
 func (t runTable) prune(tx *db.Tx, id holt.ComputerID, now time.Time) (gone []holt.RunID, err error) {
 	const (
 		nth    = `coalesce((SELECT ended FROM run WHERE computer = ?1 AND state <> 'running' AND (background > 0) = ?2 ORDER BY ended DESC LIMIT 1 OFFSET %d - 1), 0)`
@@ -191,7 +175,7 @@ func (t runTable) prune(tx *db.Tx, id holt.ComputerID, now time.Time) (gone []ho
 	return gone, nil
 }
 
-// lose marks a run as lost, if it is on record as running and the guest, which was asked, does not have it.
+// lose marks a running run as lost, if the guest, which was asked, does not have it.
 func (t runTable) lose(ctx context.Context, asked *question[holt.RunID], id holt.RunID) (lost bool, err error) {
 	err = write(ctx, t.d, func(tx *db.Tx) error {
 		if lost = asked.lost(id); !lost {
@@ -207,7 +191,7 @@ func loseRuns(tx *db.Tx, why holt.RunReason, condition string, args ...any) erro
 		append([]any{time.Now().UnixNano(), why}, args...)...)
 }
 
-// loseAll marks the runs of a machine that has ended: none of them goes on.
+// loseAll marks the runs of an ended machine as lost.
 func (t runTable) loseAll(ctx context.Context, id holt.ComputerID, why holt.RunReason) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := wentBack(tx, id, time.Time{}); err != nil {

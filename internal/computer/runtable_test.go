@@ -1,10 +1,8 @@
 package computer
 
 import (
-	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +42,7 @@ func (t runTable) ended(test *testing.T, id holt.ComputerID, prefix string, n, b
 
 // A run took what it took by the guest's clock, however that stands to the host's.
 func TestRunTook(t *testing.T) {
-	table := openRuns(t, Schema, SnapshotSchema, TenantSchema, RunSchema, ScheduleSchema, ReasonSchema)
+	table := openRuns(t, Schema)
 	for id, tt := range map[holt.RunID]struct {
 		clock, took, want time.Duration // how far the guest's clock is ahead, and what it says
 	}{
@@ -91,7 +89,7 @@ func (t runTable) count(test *testing.T, id holt.ComputerID, prefix string) (n i
 // neither short ones push out one that left processes, nor those of one
 // computer another's.
 func TestEndedRunsAreBounded(t *testing.T) {
-	table := openRuns(t, Schema, SnapshotSchema, TenantSchema, RunSchema, ScheduleSchema, ReasonSchema)
+	table := openRuns(t, Schema)
 	now := time.Now()
 	const id, other = holt.ComputerID("cmp_a"), holt.ComputerID("cmp_b")
 	end := func() []holt.RunID { // one more run ends
@@ -137,43 +135,5 @@ func TestEndedRunsAreBounded(t *testing.T) {
 	}
 	if gone := end(); len(gone) > 1 {
 		t.Errorf("again, %d are gone", len(gone))
-	}
-}
-
-// TestOldEnvironmentsGo: what earlier programs wrote of environments is taken
-// out; the rest of the rows stays.
-func TestOldEnvironmentsGo(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "holt.db")
-	const spec = `{"command":"true","env":{"TOKEN":"secret"},"cwd":"/tmp"}`
-	for _, migrations := range [][]string{{Schema}, {Schema, RunSchema, ReasonSchema}} {
-		d, err := db.Open(file, migrations)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(migrations) == 1 {
-			err = d.Write(t.Context(), func(tx *db.Tx) error {
-				err := tx.Exec(`INSERT INTO run (id, computer, spec, state, started) VALUES ('run_a', 'cmp_a', ?, 'running', 1)`, spec)
-				if err != nil {
-					return err
-				}
-				return tx.Exec(`INSERT INTO idempotency (key, method, request, ref, answer, created)
-					VALUES ('k', 'run.start', '', 'run_a', ?, 1), ('l', 'run.start', '', '', NULL, 1)`, []byte(fmt.Sprintf(`{"spec":%s}`, spec)))
-			})
-		} else {
-			err = d.Read(t.Context(), func(tx *db.Tx) error {
-				return tx.Query(`SELECT spec FROM run UNION ALL SELECT answer FROM idempotency WHERE answer IS NOT NULL`, nil, func(row *db.Row) error {
-					if s := row.Text(0); strings.Contains(s, "secret") || !strings.Contains(s, "/tmp") {
-						t.Errorf("a row says %s", s)
-					}
-					return nil
-				})
-			})
-		}
-		if err != nil {
-			t.Error(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }

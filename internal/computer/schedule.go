@@ -10,13 +10,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// ScheduleSchema says of runs which schedule started them.
-const ScheduleSchema = `
-ALTER TABLE run ADD COLUMN schedule TEXT NOT NULL DEFAULT ''; -- its name
-`
-
-// Schedules are what goes with computers that this package does not know: what is to be
-// run in them when.
+// Schedules are the schedules of computers, as far as a deleted computer takes them along.
 type Schedules interface {
 	// Of returns the names of a computer's schedules.
 	Of(ctx context.Context, id holt.ComputerID) ([]string, error)
@@ -24,10 +18,9 @@ type Schedules interface {
 	Forget(tx *db.Tx, id holt.ComputerID) error
 }
 
-// Scheduled is the computers as schedules see them.
+// Scheduled is the computers as schedules use them.
 type Scheduled struct{ s *Store }
 
-// Scheduled returns the computers as schedules see them.
 func (s *Store) Scheduled() Scheduled { return Scheduled{s} }
 
 // Get returns a computer by name or id.
@@ -38,12 +31,12 @@ func (s Scheduled) Get(ctx context.Context, ref string) (holt.Computer, error) {
 // List returns all computers.
 func (s Scheduled) List(ctx context.Context) ([]holt.Computer, error) { return s.s.List(ctx) }
 
-// Check refuses a command that can never be run.
+// Check refuses a command that no guest can run.
 func (s Scheduled) Check(spec holt.RunSpec) error { return checkRun(spec) }
 
 // Run returns a run as it is on record.
 func (s Scheduled) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
-	return s.s.runs.get(ctx, id)
+	return s.s.runRows.get(ctx, id)
 }
 
 // Signal sends a signal to all processes of a run.
@@ -51,12 +44,13 @@ func (s Scheduled) Signal(ctx context.Context, id holt.RunID, signal string) err
 	return s.s.Runs().Signal(ctx, id, signal, "")
 }
 
-// Ending says whether an error is that the daemon is about to end.
+// Ending reports whether an error is that the daemon is about to end.
 func Ending(err error) bool { return errors.Is(err, errDrained) }
 
-// Start wakes a computer and starts a run of that id, for the schedule that is ctx's actor, and
-// returns without waiting for its end. It goes on when its caller leaves. A run of that id that
-// is on record is returned as it is; one that a daemon's end kept from the guest is started now.
+// Start wakes a computer and starts a run with that id, for the schedule that is the actor of ctx.
+// It returns without waiting for the end of the run, and completes even when its caller leaves. A
+// run that is on record is returned as it is, after a restart of the daemon it is started if the
+// guest does not have it.
 //
 // Errors are those of [Runs.Start]; then there is no run.
 func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
@@ -64,15 +58,15 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 		return holt.Run{}, err
 	}
 	by, _ := holt.ActorOf(ctx)
-	return detach(ctx, s.s.gate, func(ctx context.Context) (holt.Run, error) {
-		run, err := s.s.runs.get(ctx, id)
+	return detach(ctx, s.s.shutdown, func(ctx context.Context) (holt.Run, error) {
+		run, err := s.s.runRows.get(ctx, id)
 		switch {
 		case err == nil:
 			return s.again(ctx, run, spec)
 		case holt.CodeOf(err) != holt.NotFound:
 			return run, err
 		}
-		c, l, done, err := waking{s.s}.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
+		c, l, done, err := s.s.waker.use(ctx, string(computer), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
 		if err != nil {
 			return holt.Run{}, err
 		}
@@ -82,72 +76,74 @@ func (s Scheduled) Start(ctx context.Context, id holt.RunID, computer holt.Compu
 	})
 }
 
-// Wake has a computer run, for the schedule that is ctx's actor.
+// Wake wakes a computer, for the schedule that is the actor of ctx.
 //
 // Errors are those of [Store.Wake].
 func (s Scheduled) Wake(ctx context.Context, id holt.ComputerID) error {
 	by, _ := holt.ActorOf(ctx)
-	_, _, done, err := waking{s.s}.use(ctx, string(id), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
+	_, _, done, err := s.s.waker.use(ctx, string(id), holt.Use{Kind: holt.UseSchedule, ID: string(by.Schedule), Detail: by.Name})
 	if err == nil {
 		done()
 	}
 	return err
 }
 
-// begin records a run and has the guest start it. One that the guest may have is there, whatever the error.
+// begin records a run and makes the guest start it. A run that the guest may have stays on record,
+// whatever the error.
 func (s Scheduled) begin(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	defer l.runs.claim(run)()
-	if err := s.s.runs.insert(ctx, run, nil); err != nil {
+	if err := s.s.runRows.insert(ctx, run, nil); err != nil {
 		return holt.Run{}, err
 	}
-	if err := s.s.cfg.point("run/start"); err != nil {
+	if err := s.s.cfg.failpoint("run/start"); err != nil {
 		return holt.Run{}, err
 	}
 	l.begin(run.ID)
 	return s.launched(ctx, l, run, spec)
 }
 
-// again starts a run that is on record if the guest cannot have had it: its record is that it
-// runs, or was found not to, in the machine that ran when it was made.
+// again starts a recorded run if the guest cannot have it: it is running or lost on record, and its
+// machine is still the same.
 func (s Scheduled) again(ctx context.Context, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	c, err := s.s.table.find(ctx, string(run.ComputerID))
-	l := s.s.seats.live(run.ComputerID)
+	l := s.s.machines.live(run.ComputerID)
 	if err != nil || run.State == holt.RunExited || l == nil || c.StartedAt == nil || c.StartedAt.After(run.StartedAt) {
 		return run, err
 	}
 	defer l.runs.claim(run)()
-	if _, err := s.s.runs.unlose(ctx, run.ID); err != nil {
+	if _, err := s.s.runRows.unlose(ctx, run.ID); err != nil {
 		return run, err
 	}
 	run.State, run.EndedAt = holt.RunRunning, nil
 	return s.launched(ctx, l, run, spec)
 }
 
-// launched launches a run that is on record, and returns it unless the guest refused it.
+// launched launches a recorded run, and returns it unless the guest refused it.
 func (s Scheduled) launched(ctx context.Context, l *live, run holt.Run, spec holt.RunSpec) (holt.Run, error) {
 	err := s.s.Runs().launch(ctx, l, run.ID, spec)
 	if err == nil {
 		return run, nil
 	}
-	if is, lost := s.s.runs.get(context.WithoutCancel(ctx), run.ID); lost == nil {
-		s.s.log.WarnContext(ctx, "it is not known whether a run has started", "run", run.ID, "computer", run.ComputerID, "err", err)
+	if is, lost := s.s.runRows.get(context.WithoutCancel(ctx), run.ID); lost == nil {
+		s.s.log.WarnContext(ctx, "start of run is unconfirmed", "run", run.ID, "computer", run.ComputerID, "err", err)
 		return is, nil
 	}
 	return holt.Run{}, err
 }
 
-// restLimit is how long a guest that is still at work by itself, as after its start, is waited for.
+// restLimit bounds how long Rest waits for a guest that is still busy, for instance after its
+// start.
 const restLimit = 30 * time.Second
 
-// Rest pauses or stops a running computer, unless somebody uses it, or something in it goes on. One in which somebody has
-// left a terminal is paused where it would be stopped: a stop would end what is in that.
+// Rest pauses or stops a running computer that nothing uses. One with an open terminal is paused
+// instead of stopped, which would end the terminal.
 func (s Scheduled) Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error {
 	for end := time.Now().Add(restLimit); time.Now().Before(end); backoff(ctx, 3) {
 		a, err := s.s.Awake(ctx, string(id))
 		if err != nil || a.State != holt.ComputerRunning || slices.ContainsFunc(a.Uses, outlasts) {
 			return err
 		}
-		if err := s.s.cfg.point("schedule/rest"); err != nil {
+		if err := s.s.cfg.failpoint("schedule/rest"); err != nil {
 			return err
 		}
 		if rested, err := s.restAs(ctx, id, as); rested || err != nil {
@@ -164,14 +160,14 @@ func (s Scheduled) restAs(ctx context.Context, id holt.ComputerID, as holt.Compu
 		if stopped || err != nil {
 			return stopped, err
 		}
-		if open, err := s.s.terminals.open(ctx, id); !open || err != nil {
+		if open, err := s.s.terminalRows.open(ctx, id); !open || err != nil {
 			return false, err
 		}
 	}
 	return s.s.Memory().PauseIfIdle(ctx, string(id), string(holt.UseSchedule))
 }
 
-// outlasts says whether a use is more than what a guest does by itself for a while.
+// outlasts reports whether a use is more than a guest's own activity.
 func outlasts(u holt.Use) bool {
 	return u.Kind != holt.UseCPU && u.Kind != holt.UseNetwork && u.Kind != holt.UseUnknown && u.Kind != holt.UseStart
 }

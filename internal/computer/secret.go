@@ -8,58 +8,39 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/network"
 	"holt/internal/store/db"
 )
 
-// SecretSchema keeps what the proxies of computers add to requests, values as they are: the control database is
-// its owner's alone (0600). A computer's CA is made with its first secret, and is that of its forks.
-const SecretSchema = `
-CREATE TABLE secret (
-	computer    TEXT NOT NULL,
-	name        TEXT NOT NULL,
-	host        TEXT NOT NULL,
-	header      TEXT NOT NULL,
-	placeholder TEXT NOT NULL,
-	plain       INTEGER NOT NULL,
-	value       TEXT NOT NULL,
-	at          INTEGER NOT NULL, -- nanoseconds since 1970
-	PRIMARY KEY (computer, name)
-) WITHOUT ROWID;
-CREATE TABLE authority (
-	computer    TEXT PRIMARY KEY,
-	certificate TEXT NOT NULL,    -- PEM
-	key         TEXT NOT NULL     -- PEM
-) WITHOUT ROWID;
-`
+// Secrets are the host secrets of computers: what their proxies add to requests. No call returns a
+// value.
+type Secrets struct{ *registry }
 
-// Secrets are what the proxies of computers add to requests to their hosts. Nobody gets a value back.
-type Secrets struct{ s *Store }
+func (s *Store) Secrets() *Secrets { return s.secrets }
 
-// Secrets returns the host secrets of all computers.
-func (s *Store) Secrets() *Secrets { return &Secrets{s} }
-
-// List returns a computer's secrets in the order of their names. Errors: NotFound, Unsupported by an engine
-// whose computers share the host's network.
+// List returns a computer's secrets sorted by name. Errors: NotFound, Unsupported (the engine has
+// no network per computer).
 func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, error) {
-	if err := n.s.cfg.hasNetworks(); err != nil {
+	if err := n.cfg.hasNetworks(); err != nil {
 		return nil, err
 	}
-	r, err := n.s.table.find(ctx, ref)
+	r, err := n.table.find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	all, err := n.s.cfg.secretsOf(ctx, r.ID)
+	all, err := n.cfg.secretsOf(ctx, r.ID)
 	return all.shown, err
 }
 
-// Set gives a computer a secret, or replaces the one of that name. It counts for requests that begin when this
-// returns; programs that run already learn of the proxy only if they are started again.
+// Set adds or replaces a secret. It applies to requests that begin after Set returns; running
+// programs learn of the proxy only when they are restarted.
 //
-// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not answer: then it
-// counts as soon as they do.
+// Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not
+// answer: then it applies as soon as they do.
 func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSecret) (shown holt.ComputerSecret, err error) {
-	if err := n.s.cfg.hasNetworks(); err != nil {
+	if err := n.cfg.hasNetworks(); err != nil {
 		return shown, err
 	}
 	if _, err := holt.ParseSecretName(name); err != nil {
@@ -70,7 +51,7 @@ func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSec
 	}
 	shown = secret.Shown(name, time.Now().UTC())
 	r, err := n.change(ctx, ref, func(tx *db.Tx, r record) error {
-		if err := n.authorize(tx, r); err != nil {
+		if err := authorize(tx, r); err != nil {
 			return err
 		}
 		err := tx.Exec(`INSERT INTO secret VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (computer, name) DO UPDATE SET
@@ -86,19 +67,21 @@ func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSec
 		return network.CheckSecrets(all.given.Hosts) // there may be too many
 	})
 	if err == nil {
-		n.s.log.InfoContext(ctx, "host secret set", "computer", r.ID, "name", r.Name, "secret", name, "host", secret.Host)
+		n.log.InfoContext(ctx, "host secret set", "computer", r.ID, "name", r.Name, "secret", name, "host", secret.Host)
 	}
 	return shown, err
 }
 
-// Delete takes a secret away at once. Errors: NotFound, Unsupported, Unavailable as of Set.
+// Delete removes a secret at once. Errors: NotFound, Unsupported, Unavailable as of Set.
 func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
-	if err := n.s.cfg.hasNetworks(); err != nil {
+	if err := n.cfg.hasNetworks(); err != nil {
 		return err
 	}
-	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "secret.delete", Request: [2]string{ref, name}, Removes: true,
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) { return struct{}{}, n.delete(ctx, ref, name) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
+			return struct{}{}, n.delete(ctx, ref, name)
+		},
 	})
 	return err
 }
@@ -107,7 +90,7 @@ func (n *Secrets) delete(ctx context.Context, ref, name string) error {
 	r, err := n.change(ctx, ref, func(tx *db.Tx, r record) error {
 		_, found, err := textOf(tx, `SELECT name FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
 		if err == nil && !found {
-			err = holt.Errorf(holt.NotFound, "%s has no secret %q", r.Name, clip(name)).WithHint("holt computer secret list %s shows what it has", r.Name)
+			err = holt.Errorf(holt.NotFound, "%s has no secret %q", r.Name, clip(name)).WithHint("list its secrets with holt computer secret list %s", r.Name)
 		}
 		if err != nil {
 			return err
@@ -115,44 +98,44 @@ func (n *Secrets) delete(ctx context.Context, ref, name string) error {
 		return tx.Exec(`DELETE FROM secret WHERE computer = ? AND name = ?`, r.ID, name)
 	})
 	if err == nil {
-		n.s.log.InfoContext(ctx, "host secret deleted", "computer", r.ID, "name", r.Name, "secret", name)
+		n.log.InfoContext(ctx, "host secret deleted", "computer", r.ID, "name", r.Name, "secret", name)
 	}
 	return err
 }
 
-// change changes a computer's secrets: on record, then in its network, then what its programs are told. Each step
-// alone is enough for the next network, session or daemon to go on from.
+// change changes a computer's secrets on record, then in its network, then in its guest. After each
+// step the next network, session or daemon can continue.
 func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, record) error) (record, error) {
-	r, unlock, err := n.s.hold(ctx, ref)
+	r, unlock, err := n.hold(ctx, ref)
 	if err != nil {
 		return r, err
 	}
 	defer unlock()
-	if err := writeSync(ctx, n.s.cfg.DB, func(tx *db.Tx) error { return act(tx, r) }); err != nil {
+	if err := writeSync(ctx, n.cfg.DB, func(tx *db.Tx) error { return act(tx, r) }); err != nil {
 		return r, err
 	}
-	if err := n.s.cfg.point("secret/network"); err != nil {
+	if err := n.cfg.failpoint("secret/network"); err != nil {
 		return r, err
 	}
-	all, err := n.s.cfg.secretsOf(ctx, r.ID)
+	all, err := n.cfg.secretsOf(ctx, r.ID)
 	if err != nil {
 		return r, err
 	}
-	if err := n.s.cfg.Networks.SetSecrets(ctx, n.s.cfg.dir(r.ID), all.given); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
-		return r, HostError(err)
+	if err := n.cfg.Networks.SetSecrets(ctx, n.cfg.dir(r.ID), all.given); err != nil && !errors.Is(err, machine.ErrGone) { // it was never started
+		return r, hosterror.Full(err)
 	}
-	if err := n.s.cfg.point("secret/guest"); err != nil {
+	if err := n.cfg.failpoint("secret/guest"); err != nil {
 		return r, err
 	}
-	l := n.s.seats.live(r.ID)
+	l := n.machines.live(r.ID)
 	if l == nil {
 		return r, nil
 	}
-	return r, l.do(ctx, l.limits.Answer, true, l.tellProxy)
+	return r, l.do(ctx, l.limits.Answer, true, l.sendProxy)
 }
 
-// authorize gives a computer its CA, as part of a transaction, if it has none.
-func (n *Secrets) authorize(tx *db.Tx, r record) error {
+// authorize gives a computer a CA, as part of a transaction, if it has none.
+func authorize(tx *db.Tx, r record) error {
 	_, found, err := textOf(tx, `SELECT computer FROM authority WHERE computer = ?`, r.ID)
 	if err != nil || found {
 		return err
@@ -164,7 +147,6 @@ func (n *Secrets) authorize(tx *db.Tx, r record) error {
 	return tx.Exec(`INSERT INTO authority VALUES (?, ?, ?)`, r.ID, certificate, key)
 }
 
-// secretsRecord are the secrets of a computer.
 type secretsRecord struct {
 	given network.Secrets
 	shown []holt.ComputerSecret
@@ -199,14 +181,14 @@ func secretsIn(tx *db.Tx, id holt.ComputerID) (out secretsRecord, err error) {
 	return out, err
 }
 
-// inherit gives a fork its parent's CA, which what runs in it trusts, and its secrets if they were asked for;
-// and a computer that is made with another's secrets these, and a CA of its own.
-func (n *Secrets) inherit(tx *db.Tx, r *record) error {
+// inheritSecrets gives a fork its parent's CA, which its programs trust, and the parent's secrets
+// if requested; a new computer that uses another one's secrets gets a CA of its own.
+func inheritSecrets(tx *db.Tx, r *record) error {
 	from := r.secretsOf
 	var err error
 	switch {
 	case from != "":
-		err = n.authorize(tx, *r)
+		err = authorize(tx, *r)
 	case r.Parent != nil:
 		err = tx.Exec(`INSERT INTO authority SELECT ?, certificate, key FROM authority WHERE computer = ?`, r.ID, r.Parent.ID)
 		if r.withSecrets {
@@ -219,7 +201,7 @@ func (n *Secrets) inherit(tx *db.Tx, r *record) error {
 	return tx.Exec(`INSERT INTO secret SELECT ?, name, host, header, placeholder, plain, value, at FROM secret WHERE computer = ?`, r.ID, from)
 }
 
-// writeSecrets puts a computer's secrets where the network of its machine finds them.
+// writeSecrets puts a computer's secrets where its network reads them.
 func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 	if !c.ownNetworks() {
 		return nil
@@ -228,5 +210,5 @@ func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
 	if err != nil {
 		return err
 	}
-	return HostError(c.Networks.WriteSecrets(c.dir(id), all.given))
+	return hosterror.Full(c.Networks.WriteSecrets(c.dir(id), all.given))
 }

@@ -11,9 +11,9 @@ import (
 // and go with it.
 func TestSecrets(t *testing.T) {
 	_, d := openKeys(t)
-	s := &Store{cfg: Config{DB: d}}
+	s := &Store{registry: &registry{cfg: Config{DB: d}}}
 	s.table.d = d
-	n, ctx := s.Secrets(), t.Context()
+	ctx := t.Context()
 	parent := record{Computer: holt.Computer{ID: "cmp_a", Name: "curie"}}
 	fork := func(id holt.ComputerID, with bool) *record {
 		return &record{Computer: holt.Computer{ID: id, Name: "bohr", Parent: &holt.Origin{ID: parent.ID}}, withSecrets: with}
@@ -22,14 +22,14 @@ func TestSecrets(t *testing.T) {
 		return tx.Exec(`INSERT INTO secret VALUES ('cmp_a', 'API_KEY', 'api.example', '', '', 0, 'sk-hunter2', 7)`)
 	}
 	for _, act := range []func(*db.Tx) error{
-		func(tx *db.Tx) error { return n.inherit(tx, fork("cmp_early", true)) },
-		func(tx *db.Tx) error { return n.authorize(tx, parent) },
-		func(tx *db.Tx) error { return n.authorize(tx, parent) }, put,
-		func(tx *db.Tx) error { return n.inherit(tx, fork("cmp_bare", false)) },
-		func(tx *db.Tx) error { return n.inherit(tx, fork("cmp_same", true)) },
-		func(tx *db.Tx) error { return n.inherit(tx, &parent) },
+		func(tx *db.Tx) error { return inheritSecrets(tx, fork("cmp_early", true)) },
+		func(tx *db.Tx) error { return authorize(tx, parent) },
+		func(tx *db.Tx) error { return authorize(tx, parent) }, put,
+		func(tx *db.Tx) error { return inheritSecrets(tx, fork("cmp_bare", false)) },
+		func(tx *db.Tx) error { return inheritSecrets(tx, fork("cmp_same", true)) },
+		func(tx *db.Tx) error { return inheritSecrets(tx, &parent) },
 		func(tx *db.Tx) error {
-			return n.inherit(tx, &record{Computer: holt.Computer{ID: "cmp_job", Name: "job"}, secretsOf: "cmp_a"})
+			return inheritSecrets(tx, &record{Computer: holt.Computer{ID: "cmp_job", Name: "job"}, secretsOf: "cmp_a"})
 		},
 	} {
 		if err := writeSync(ctx, d, act); err != nil {

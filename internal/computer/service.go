@@ -9,22 +9,25 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
-// Services is what computers keep running. A service is a unit of its computer's systemd: it lies
-// on the root disk, and so goes with it through stops, pauses, forks and restores. The host keeps
-// nothing of it.
-type Services struct{ s *Store }
+// Services is the programs that computers keep running. A service is a systemd unit on the root
+// disk, so it survives stops, pauses, forks and restores. The host stores nothing of it.
+type Services struct {
+	*registry
+	waker *waker
+}
 
 // Services returns the services of all computers.
-func (s *Store) Services() *Services { return &Services{s} }
+func (s *Store) Services() *Services { return s.services }
 
-// Add has a computer, woken if need be, keep a program running, and starts it. It does not wait
-// until that is ready. Adding what is there already changes nothing.
+// Add adds a service to a computer, which is woken, and starts it without waiting until it is
+// ready. Adding an identical service changes nothing.
 //
-// Errors: InvalidArgument; AlreadyExists: another service, or a unit of the system, has the name;
-// NotFound: no such user or directory; Unsupported: the computer has no systemd; TooMany.
+// Errors: InvalidArgument; AlreadyExists (another service, or a unit of the system, has the name);
+// NotFound (no such user or directory); Unsupported (the computer has no systemd); TooMany.
 func (n *Services) Add(ctx context.Context, computer string, spec holt.ServiceSpec, key string) (holt.Service, error) {
 	spec, err := spec.Normal()
 	if err != nil {
@@ -39,21 +42,20 @@ func (n *Services) Add(ctx context.Context, computer string, spec holt.ServiceSp
 	})
 }
 
-// Do starts, stops, restarts or deletes (verb) a service, and returns it as it is then, or was.
-// One that was stopped stays so when the computer is started again.
+// Do starts, stops, restarts or deletes (verb) a service and returns it. A stopped service stays
+// stopped when the computer is started again.
 func (n *Services) Do(ctx context.Context, computer, name, verb, key string) (holt.Service, error) {
 	return n.change(ctx, computer, "service."+verb, [2]string{computer, name}, key, func(ctx context.Context, c *agent.Client) (holt.Service, error) {
 		return c.DoService(ctx, name, verb)
 	})
 }
 
-// change changes something at a computer's services, once for each key. What the guest does for it may
-// be done twice.
+// change changes services once for each key. The guest may be asked twice.
 func (n *Services) change(ctx context.Context, computer, method string, request any, key string, act func(context.Context, *agent.Client) (holt.Service, error)) (holt.Service, error) {
-	return detach(ctx, n.s.gate, func(ctx context.Context) (holt.Service, error) {
-		return Once(ctx, n.s.cfg.Keys, Call[holt.Service]{
+	return detach(ctx, n.shutdown, func(ctx context.Context) (holt.Service, error) {
+		return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Service]{
 			Key: key, Method: method, Request: request, Removes: method == "service.delete",
-			Act: func(ctx context.Context, _ *Claim) (out holt.Service, err error) {
+			Act: func(ctx context.Context, _ *idempotency.Claim) (out holt.Service, err error) {
 				err = n.at(ctx, computer, func(l *live) error {
 					return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
 						out, err = act(ctx, c)
@@ -67,9 +69,9 @@ func (n *Services) change(ctx context.Context, computer, method string, request 
 	})
 }
 
-// at does something with a computer's machine, which is woken and in use meanwhile.
+// at calls act with the machine of a computer, which is woken and in use meanwhile.
 func (n *Services) at(ctx context.Context, computer string, act func(*live) error) error {
-	_, l, done, err := waking{n.s}.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "services"})
+	_, l, done, err := n.waker.use(ctx, computer, holt.Use{Kind: holt.UseCall, Detail: "services"})
 	if err != nil {
 		return err
 	}
@@ -77,8 +79,8 @@ func (n *Services) at(ctx context.Context, computer string, act func(*live) erro
 	return act(l)
 }
 
-// List returns the services of a computer, woken if need be: those that were added and those that
-// its template declares.
+// List returns the services of a computer, which is woken: those that were added and those of its
+// template.
 func (n *Services) List(ctx context.Context, computer string) (list []holt.Service, err error) {
 	err = n.at(ctx, computer, func(l *live) error {
 		return l.do(ctx, l.limits.Answer, true, func(ctx context.Context, c *agent.Client) (err error) {
@@ -104,11 +106,10 @@ func (n *Services) Get(ctx context.Context, computer, name string) (holt.Service
 		}
 	}
 	return holt.Service{}, holt.Errorf(holt.NotFound, "there is no service %q in this computer", clip(name)).
-		WithHint("holt service list shows those there are, holt service add makes one")
+		WithHint("list the services with holt service list, add one with holt service add")
 }
 
-// Logs writes what a service has logged to w: the last lines and, with Follow, what is added until
-// ctx ends.
+// Logs writes a service's log to w: the last lines and, with Follow, what is added until ctx ends.
 func (n *Services) Logs(ctx context.Context, computer, name string, q holt.ServiceLogQuery, w io.Writer) error {
 	return n.at(ctx, computer, func(l *live) error {
 		c, err := l.agent(ctx, l.limits.Reconnect)
@@ -119,18 +120,18 @@ func (n *Services) Logs(ctx context.Context, computer, name string, q holt.Servi
 	})
 }
 
-// mostUnits is how many units of one machine are writers of their own. A guest can make any number up.
+// mostUnits bounds the units of a machine that are writers of their own, since a guest can invent
+// any number.
 const mostUnits = 256
 
 var unitRE = regexp.MustCompile(`^[A-Za-z0-9@_.:\\-]{1,90}$`)
 
-// units are the units of one machine that have changed something.
 type units struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// writer returns whom a tag stands for, if it is a unit of systemd.
+// writer returns the writer of a tag that is a systemd unit.
 func (u *units) writer(tag string) (workspace.Writer, bool) {
 	unit, ok := strings.CutPrefix(tag, "unit/")
 	name := strings.TrimSuffix(unit, ".service")

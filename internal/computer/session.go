@@ -10,21 +10,24 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Sessions is what people who are connected to computers (by SSH) do in them. A session ends with its connection, and
-// so with the daemon; it is on no record. What it changes in the workspace is that of a terminal: it is
-// undone by stretches of work.
-type Sessions struct{ s *Store }
+// Sessions is the SSH sessions in computers. A session ends with its connection, and so with the
+// daemon, and has no record. Its changes to the workspace are attributed to a terminal, and undone
+// as part of its terminal session.
+type Sessions struct {
+	*registry
+	waker *waker
+	conns *conns
+}
 
-// Sessions returns the sessions of all computers.
-func (s *Store) Sessions() *Sessions { return &Sessions{s} }
+func (s *Store) Sessions() *Sessions { return s.sessions }
 
-// sessionName is what the terminal is called that sessions' changes are attributed to.
+// sessionName is the terminal that changes of sessions are attributed to.
 const sessionName = "ssh"
 
-// mostVisits is how many sessions of a machine are remembered: what one has left behind may change something later.
+// mostVisits is how many sessions of a machine are remembered: processes that one has left may
+// still change files.
 const mostVisits = 1024
 
-// visit is a session that its machine has had.
 type visit struct {
 	id   holt.TerminalID
 	name string
@@ -49,17 +52,19 @@ func (s *terminalSet) visit(id holt.TerminalID, name string) {
 	s.visits = append(s.visits, visit{id, name})
 }
 
-// link is what a session, a connection or a listener has of its computer: it is in use, and ends with the machine.
+// link keeps a computer in use for a session, a connection or a listener, and ends with its
+// machine.
 type link struct {
 	portConn
-	use holt.Use
+	use  holt.Use
+	wake openMachine
 }
 
-// reach wakes a computer and does something in it that outlives ctx. When the computer was paused just then it is
-// woken again.
+// reach wakes a computer and calls act, whose result outlives ctx. If the computer is paused
+// meanwhile it is woken again.
 func (n *Sessions) reach(ctx context.Context, computer string, use holt.Use, what string, act func(context.Context, *link) error) (*link, error) {
 	for try := 1; ; try++ {
-		l := &link{portConn: portConn{s: n.s, is: what}, use: use}
+		l := &link{portConn: portConn{s: n.registry, is: what}, use: use, wake: n.waker.use}
 		err := l.begin(ctx, computer, act)
 		if err == nil {
 			return l, nil
@@ -71,7 +76,7 @@ func (n *Sessions) reach(ctx context.Context, computer string, use holt.Use, wha
 }
 
 func (l *link) begin(ctx context.Context, computer string, act func(context.Context, *link) error) (err error) {
-	if l.r, l.l, l.done, err = (waking{l.s}).use(ctx, computer, l.use); err != nil {
+	if l.r, l.l, l.done, err = l.wake(ctx, computer, l.use); err != nil {
 		return err
 	}
 	err = l.l.do(ctx, l.l.limits.Answer, true, func(ctx context.Context, client *agent.Client) error {
@@ -84,10 +89,11 @@ func (l *link) begin(ctx context.Context, computer string, act func(context.Cont
 	return err
 }
 
-// Open runs a program in a computer for as long as the session is open; a paused or stopped one is woken. from
-// says who that is, for why-awake. The session outlives ctx.
+// Open runs a program in a computer for as long as the session is open. It wakes the computer. from
+// describes the client. The session outlives ctx.
 //
-// Errors: NotFound (no such computer, user or directory), InvalidArgument, TooMany, Unavailable, Timeout.
+// Errors: NotFound (no such computer, user or directory), InvalidArgument, TooMany, Unavailable,
+// Timeout.
 func (n *Sessions) Open(ctx context.Context, computer string, spec holt.SessionSpec, from string) (holt.Session, error) {
 	if t := spec.Terminal; t != nil {
 		t.Size.Rows, t.Size.Cols = min(t.Size.Rows, holt.MostTerminalSize), min(t.Size.Cols, holt.MostTerminalSize)
@@ -129,7 +135,7 @@ func (s *visitor) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
 	return end, err
 }
 
-// taker tells an error of whom output is for from one of the guest's.
+// taker tells an error of the output's writer from one of the guest.
 type taker struct {
 	w      io.Writer
 	also   *taker // what is told of it, too
@@ -153,8 +159,9 @@ func (s *visitor) Close() (err error) {
 	return err
 }
 
-// Dial connects to what a host name and port, or a unix socket, is in a computer, which is woken. localhost is wherever something listens at
-// that port in it; other hosts are reached through its network, as far as that permits. The connection outlives ctx.
+// Dial connects from a computer, which is woken, to a host and port or to a unix socket in it.
+// localhost is any address that a program listens on at that port; other hosts are reached through
+// its network, as far as its policy allows. The connection outlives ctx.
 func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAddress, from string) (holt.PortConn, error) {
 	if err := to.Check(false); err != nil {
 		return nil, err
@@ -167,11 +174,11 @@ func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAdd
 	if user == "" {
 		user = defaultUser
 	}
-	r, err := n.s.table.find(ctx, computer)
+	r, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	left, err := n.s.conns.enter(r, mostConns)
+	left, err := n.conns.enter(r, mostConns)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +198,8 @@ func (n *Sessions) Dial(ctx context.Context, computer string, to holt.SessionAdd
 	return &l.portConn, nil
 }
 
-// Listen listens in a computer, which is woken, and stays awake as long as it does: at a port of its loopback, or a unix
-// socket that only its user reaches. The listener outlives ctx.
+// Listen listens in a computer, which is woken and stays awake: on a loopback port, or on a unix
+// socket for its user only. The listener outlives ctx.
 func (n *Sessions) Listen(ctx context.Context, computer string, at holt.SessionAddress, from string) (holt.SessionListener, error) {
 	if err := at.Check(true); err != nil {
 		return nil, err
@@ -213,7 +220,6 @@ func (n *Sessions) Listen(ctx context.Context, computer string, at holt.SessionA
 	return &listener{n: n, far: far, link: l, at: at}, nil
 }
 
-// listener is a listener in a machine.
 type listener struct {
 	n    *Sessions
 	far  *agent.Listener
@@ -230,8 +236,8 @@ func (l *listener) Accept(ctx context.Context) (holt.PortConn, string, error) {
 		if err != nil {
 			return nil, "", l.link.why(err)
 		}
-		left, err := l.n.s.conns.enter(l.link.r, mostReached) // a guest makes them
-		if err != nil {                                       // whoever comes is refused; the listener stays
+		left, err := l.n.conns.enter(l.link.r, mostReached) // a guest makes them
+		if err != nil {                                     // the connection is refused; the listener stays
 			conn.Close()
 			continue
 		}

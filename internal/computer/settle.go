@@ -11,17 +11,16 @@ import (
 	"holt/internal/workspace"
 )
 
-// begin gives what was changed before a run a checkpoint of its own, so that
-// the run can be undone exactly. A run starts without it too, where a full
-// disk has no room for one: it may be what makes room.
+// begin takes a checkpoint before a run, so that the run can be undone exactly. A full disk does
+// not keep the run from starting: it may be what frees space.
 func (l *live) begin(id holt.RunID) {
 	if _, err := l.ws.BeginRun(string(id)); err != nil {
 		l.log.Warn("no checkpoint before a run", "run", id, "err", err)
 	}
 }
 
-// exited puts the end of a run on record, and settles it. Its output is taken next.
-func (a *attendant) exited(run holt.Run) {
+// exited records the end of a run and settles it.
+func (a *runTracker) exited(run holt.Run) {
 	a.l.told(run.OutOfMemory)
 	gone := a.table.exited(a.l.id, run)
 	a.l.runs.forget(gone)
@@ -30,9 +29,8 @@ func (a *attendant) exited(run holt.Run) {
 	a.l.runs.owe(run.ID)
 }
 
-// settle gives what a run that has ended left in the workspace its checkpoint,
-// in the background: the guest may take its time.
-func (a *attendant) settle(id holt.RunID) {
+// settle takes the checkpoint after a run, in the background, since the guest may be slow.
+func (a *runTracker) settle(id holt.RunID) {
 	done := a.l.runs.ended(id)
 	if done == nil {
 		return
@@ -42,59 +40,58 @@ func (a *attendant) settle(id holt.RunID) {
 	}
 }
 
-// end is the settling of one run.
 func (l *live) end(id holt.RunID) {
 	flushed := l.flush(l.ctx)
 	if flushed != nil && l.alive() {
-		l.log.Debug("the guest did not write what it holds in memory", "run", id, "err", flushed)
+		l.log.Debug("flush guest", "run", id, "err", flushed)
 	}
 	_, changed, err := l.ws.EndRun(l.ctx, string(id), flushed == nil)
 	if changed {
-		_, err = l.ws.Thin(l.ctx, l.keep)
+		_, err = l.ws.Prune(l.ctx, l.keep)
 	}
 	if err != nil && l.ctx.Err() == nil {
 		l.log.Warn("no checkpoint after a run", "run", id, "err", err)
 	}
 }
 
-// beginWork is begin for a stretch of work, which begins in the terminal of a name.
+// beginWork takes the checkpoint before a terminal session.
 func (l *live) beginWork(id holt.StretchID, terminal string) error {
-	_, err := l.ws.BeginStretch(id, terminal)
+	_, err := l.ws.BeginSession(id, terminal)
 	if err != nil {
 		l.log.Warn("no checkpoint before work in a terminal", "computer", l.id, "terminal", terminal, "err", err)
 	}
 	return err
 }
 
-// endWork gives what terminals changed in a stretch its checkpoint, in the background.
+// endWork takes the checkpoint after a terminal session, in the background.
 func (l *live) endWork(by map[holt.StretchID]string) {
 	l.spawn(func() {
 		flushed := l.flush(l.ctx) == nil
 		var errs []error
 		for _, id := range slices.Sorted(maps.Keys(by)) {
-			_, _, err := l.ws.EndStretch(l.ctx, id, by[id], flushed)
+			_, _, err := l.ws.EndSession(l.ctx, id, by[id], flushed)
 			errs = append(errs, err)
 		}
-		_, err := l.ws.Thin(l.ctx, l.keep) // the next stretch may have begun, with a checkpoint of its own
+		_, err := l.ws.Prune(l.ctx, l.keep) // the next terminal session may have begun, with a checkpoint of its own
 		if err := errors.Join(append(errs, err)...); err != nil && l.ctx.Err() == nil {
 			l.log.Warn("no checkpoint after work in a terminal", "computer", l.id, "err", err)
 		}
 	})
 }
 
-// flush has the guest write what it holds of the workspace in memory. It takes
-// no longer than an answer may: a guest that hangs holds up nobody.
+// flush makes the guest write back what it holds of the workspace in memory, within Limits.Flush.
 func (l *live) flush(ctx context.Context) error {
 	client, _, fault := l.state()
 	if client == nil {
-		return silent(cmp.Or(fault, errors.New("no answer yet")))
+		return notAnswering(cmp.Or(fault, errors.New("no answer yet")))
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.limits.Flush)
 	defer cancel()
 	return client.Sync(ctx)
 }
 
-// trim has the guest give back what was deleted on its root disk. What it does not say within half the time of an answer the next one does.
+// trim makes the guest release deleted blocks of its root disk. What it cannot do in half of
+// Limits.Flush is left for the next time.
 func (l *live) trim(ctx context.Context) {
 	client, _, _ := l.state()
 	if client == nil {
@@ -107,7 +104,7 @@ func (l *live) trim(ctx context.Context) {
 	}
 }
 
-// settled waits until every run that has ended here is settled.
+// settled waits until every run that has ended is settled.
 func (l *live) settled(ctx context.Context) error {
 	for _, done := range l.runs.unsettled() {
 		select {
@@ -119,8 +116,8 @@ func (l *live) settled(ctx context.Context) error {
 	return nil
 }
 
-// Receipt says what a run changed in its computer's workspace. Of a run that
-// has ended it is final, unless its guest does not answer.
+// Receipt returns what a run changed in the workspace. After its end it is final, unless the guest
+// does not answer.
 //
 // Errors: NotFound, Conflict (the checkpoints around the run are gone).
 func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error) {
@@ -128,12 +125,12 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	c, err := r.s.table.find(ctx, string(run.ComputerID))
+	c, err := r.table.find(ctx, string(run.ComputerID))
 	if err != nil {
 		return holt.Receipt{}, err
 	}
-	r.s.Guests().Settle(ctx, c.workspaceID)
-	left, err := r.s.snapshots.leftBy(ctx, c)
+	r.guests.Settle(ctx, c.workspaceID)
+	left, err := r.snapshots.leftBy(ctx, c)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
@@ -152,10 +149,10 @@ func (r *Runs) Receipt(ctx context.Context, id holt.RunID) (holt.Receipt, error)
 }
 
 func (r *Runs) receipt(ctx context.Context, in holt.WorkspaceID, id holt.RunID) (holt.Receipt, error) {
-	ws, release, err := r.s.cfg.Workspaces.View(ctx, in)
+	ws, release, err := r.cfg.Workspaces.View(ctx, in)
 	if err != nil {
 		return holt.Receipt{}, err
 	}
 	defer release()
-	return workspace.Story{W: ws}.Receipt(ctx, string(id))
+	return workspace.History{W: ws}.Receipt(ctx, string(id))
 }

@@ -8,11 +8,6 @@ import (
 	"holt/internal/workspace"
 )
 
-// SizeSchema says how much the workspaces that computers were made with may hold.
-const SizeSchema = `
-ALTER TABLE computer ADD COLUMN workspace_mb INTEGER NOT NULL DEFAULT 0; -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
-`
-
 // bytesPerFile is how many bytes of a workspace's size there are for each file that it may have, as ext4 has it, and
 // fewestFiles how many it may have whatever its size.
 const (
@@ -20,7 +15,7 @@ const (
 	fewestFiles  = 1 << 14
 )
 
-// WorkspaceQuota is what bounds a workspace of a size in MiB; 0: nothing.
+// WorkspaceQuota is the quota of a workspace of a size in MiB; 0: no limit.
 func WorkspaceQuota(sizeMB int) holt.Quota {
 	if sizeMB == 0 {
 		return holt.Quota{}
@@ -29,20 +24,19 @@ func WorkspaceQuota(sizeMB int) holt.Quota {
 	return holt.Quota{Bytes: bytes, Files: max(fewestFiles, bytes/bytesPerFile)}
 }
 
-// checkWorkspaceSize refuses a size that a computer's workspace cannot be given.
 func checkWorkspaceSize(spec holt.ComputerSpec) error {
 	switch {
 	case spec.WorkspaceSizeMB < 0 || spec.WorkspaceSizeMB > mostDiskSize:
-		return holt.Errorf(holt.InvalidArgument, "a workspace cannot have %d MiB", spec.WorkspaceSizeMB).WithHint("give at most %d, or leave it out for no bound", mostDiskSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid workspace size %d MiB", spec.WorkspaceSizeMB).WithHint("the maximum is %d; omit it for no limit", mostDiskSize)
 	case spec.Workspace != "" && spec.WorkspaceSizeMB != 0:
-		return holt.Errorf(holt.InvalidArgument, "the workspace %s is there, and has the size that it has", spec.Workspace).
-			WithHint("holt workspace quota %s --max-bytes changes it", spec.Workspace)
+		return holt.Errorf(holt.InvalidArgument, "the workspace %s exists already, so its size cannot be given", spec.Workspace).
+			WithHint("change its size with holt workspace quota %s --max-bytes", spec.Workspace)
 	}
 	return nil
 }
 
-// bound gives the workspace of a computer that is made, and has none, a bound where a limit counts disks, as part of the
-// transaction that writes it down: the default one; a fork has what its parent's has, and TooMany if that is none.
+// bound gives the workspace of a new computer a size, as part of a transaction, if its tenant has a
+// limit for disks: the default size, or that of the parent's workspace, which must have one.
 func (r *record) bound(tx *db.Tx) error {
 	if !r.owned || r.WorkspaceSizeMB != 0 {
 		return nil
@@ -58,23 +52,19 @@ func (r *record) bound(tx *db.Tx) error {
 	return nil
 }
 
-// boundless refuses a workspace without a bound where a limit counts disks.
+// boundless is the error of a workspace without a size limit.
 func boundless(r record, l holt.Limit) error {
-	return holt.Errorf(holt.TooMany, "the tenant %s may have %d MiB of disks, so the workspace of its computer %s has to have a bound", r.Tenant, l.MaxDiskMB, r.Name).
-		WithHint("holt workspace quota NAME --max-bytes SIZE gives one, also to what is forked; or take the limit away: holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
+	return holt.Errorf(holt.TooMany, "the tenant %s is limited to %d MiB of disks, and the workspace of its computer %s has no size limit", r.Tenant, l.MaxDiskMB, r.Name).
+		WithHint("set one with holt workspace quota NAME --max-bytes SIZE, which forks inherit; or remove the tenant's limit with holt limit set --tenant %s --max-disk-mb 0", r.Tenant)
 }
 
-// Bounded says that a workspace may hold so many bytes from now on, 0 for as many as it likes, and counts it for
-// the limits of whose computer it goes with.
+// Bounded records the new size limit of a workspace, 0 for none, and counts it for the tenant of
+// its computer.
 //
-// Errors: TooMany (see [table.admit]; also a workspace without a bound where a limit counts disks).
+// Errors: TooMany (see [table.admit]; also no limit where the tenant has one for disks).
 func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) error {
-	return write(ctx, g.s.cfg.DB, func(tx *db.Tx) error {
-		var all []record
-		err := tx.Query(`SELECT `+recordColumns+` FROM computer WHERE workspace = ? AND owned`, []any{id}, func(row *db.Row) error {
-			all = append(all, scanRecord(row))
-			return nil
-		})
+	return write(ctx, g.cfg.DB, func(tx *db.Tx) error {
+		all, err := selectRecords(tx, `WHERE workspace = ? AND owned`, id)
 		if err != nil || len(all) == 0 {
 			return err
 		}
@@ -85,7 +75,7 @@ func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) 
 			err = boundless(r, l)
 		}
 		if err == nil {
-			err = g.s.table.admit(tx, r)
+			err = g.table.admit(tx, r)
 		}
 		if err != nil {
 			return err
@@ -94,15 +84,15 @@ func (g *Guests) Bounded(ctx context.Context, id holt.WorkspaceID, bytes int64) 
 	})
 }
 
-// noSpace says of a guest's error that there is no room what makes some.
+// noSpace adds to a guest's OutOfSpace error how to get more space.
 func (f *Files) noSpace(ctx context.Context, computer string, err error) error {
 	if holt.CodeOf(err) != holt.OutOfSpace {
 		return err
 	}
-	r, lost := f.s.table.find(ctx, computer)
+	r, lost := f.table.find(ctx, computer)
 	if lost != nil {
 		return err
 	}
-	return holt.AsError(err).WithHint("remove something, or make room: below %s with holt workspace quota %s --max-bytes, on its root disk with holt computer resize %s --disk-size-mb",
+	return holt.AsError(err).WithHint("remove some files, or add space: below %s with holt workspace quota %s --max-bytes, on the root disk with holt computer resize %s --disk-size-mb",
 		workspace.Home, r.Workspace, r.Name)
 }

@@ -9,63 +9,68 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/workspace"
 )
 
-// Memory is what is kept of all computers' memory: the verbs that take snapshots
-// of them and let them go on.
+// Memory implements snapshot, fork, pause, resume and resize of computers.
 type Memory struct{ s *Store }
 
-// Memory returns the memory of all computers.
 func (s *Store) Memory() *Memory { return &Memory{s} }
 
-// memory is the store as those verbs see it.
-type memory struct{ *Store }
+// snapshotter takes and removes snapshots.
+type snapshotter struct {
+	*registry
+	snapshots snapshotTable
+	disks     *disks
+	archiver  *archiver
+}
 
-// Snapshot takes a snapshot of a running computer, which goes on, and keeps it
-// until it is deleted. It goes on when its caller leaves.
+// Snapshot takes a snapshot of a running computer, which keeps running. The snapshot stays until it
+// is deleted. Snapshot completes even when its caller leaves.
 //
-// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it
-// does not run), Unsupported (by the engine), OutOfSpace, Unavailable.
+// Errors: NotFound, InvalidArgument and AlreadyExists (the name), Conflict (it is not running),
+// Unsupported (by the engine), OutOfSpace, Unavailable.
 func (m *Memory) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Snapshot, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
 			return holt.Snapshot{}, err
 		}
 	}
-	act := func(ctx context.Context, claim *Claim) (holt.Snapshot, error) {
-		return memory{m.s}.snapshot(ctx, ref, spec, claim)
+	act := func(ctx context.Context, claim *idempotency.Claim) (holt.Snapshot, error) {
+		return m.s.snapshotter.snapshot(ctx, ref, spec, claim)
 	}
-	return detach(ctx, m.s.gate, func(ctx context.Context) (holt.Snapshot, error) {
-		return Once(ctx, m.s.cfg.Keys, Call[holt.Snapshot]{
+	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.Snapshot, error) {
+		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.Snapshot]{
 			Key: key, Method: "computer.snapshot", Request: []any{ref, spec}, Act: act,
 			Again: func(ctx context.Context, id string) (holt.Snapshot, error) {
 				if taken, err := m.s.snapshots.get(ctx, holt.SnapshotID(id)); holt.CodeOf(err) != holt.NotFound {
 					return taken.Snapshot, err
 				}
-				return act(ctx, &Claim{keyIn(ctx, key)}) // it was cut off, and undone; this may be, too
+				return act(ctx, idempotency.ClaimOf(idempotency.StoredKey(ctx, key))) // it was cut off, and undone; this may be, too
 			},
 		})
 	})
 }
 
-func (s memory) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *Claim) (holt.Snapshot, error) {
+func (s *snapshotter) snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, claim *idempotency.Claim) (holt.Snapshot, error) {
 	r, l, unlock, err := s.holdRunning(ctx, ref)
 	if err != nil {
 		return holt.Snapshot{}, err
 	}
 	defer unlock()
-	m, err := s.take(ctx, &r, l, exposure{verb: "snapshot", kind: holt.SnapshotManual, name: spec.Name, claim: claim, durable: true})
+	m, err := s.take(ctx, &r, l, snapshotRequest{verb: "snapshot", kind: holt.SnapshotManual, name: spec.Name, claim: claim, durable: true})
 	return m.Snapshot, err
 }
 
-// holdRunning locks a computer whose memory can be kept.
-func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
+// holdRunning locks a running computer and returns its machine.
+func (s *snapshotter) holdRunning(ctx context.Context, ref string) (record, *live, func(), error) {
 	r, unlock, err := s.hold(ctx, ref)
 	if err != nil {
 		return r, nil, nil, err
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r, err = s.canKeep(ctx, r, l); err != nil {
 		unlock()
 		return r, nil, nil, err
@@ -73,13 +78,13 @@ func (s memory) holdRunning(ctx context.Context, ref string) (record, *live, fun
 	return r, l, unlock, nil
 }
 
-// canKeep returns a computer, whose lock is held, if its memory can be kept.
-func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) {
+// canKeep returns a computer, whose lock is held, if a snapshot of it can be taken.
+func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, error) {
 	switch {
 	case !s.cfg.Engine.Capabilities().MemorySnapshot:
 		return r, noMemory(s.cfg.Engine)
 	case r.State != holt.ComputerRunning:
-		return r, inState(r)
+		return r, wrongState(r)
 	case l == nil:
 		return r, unreachable(r)
 	}
@@ -87,28 +92,27 @@ func (s memory) canKeep(ctx context.Context, r record, l *live) (record, error) 
 	return r, err
 }
 
-// noMemory is the error for an engine that cannot keep a machine's memory.
 func noMemory(e machine.Engine) error {
-	return holt.Errorf(holt.Unsupported, "the engine %s cannot keep a computer's memory", e.Name()).
+	return holt.Errorf(holt.Unsupported, "the engine %s does not support snapshots of running computers", e.Name()).
 		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
-// exposure says what snapshot to take, and for what.
-type exposure struct {
+// snapshotRequest describes a snapshot to take.
+type snapshotRequest struct {
 	id      holt.SnapshotID // "": a new one
 	verb    string
 	kind    holt.SnapshotKind
 	name    string
-	claim   *Claim
+	claim   *idempotency.Claim
 	end     bool // the machine ends with it, and the computer is paused
 	durable bool // it survives power loss
 }
 
-// take takes a snapshot of a running computer, whose lock is held: the row first,
-// then the image and the workspace's checkpoint at the same instant, then that
-// both are there, together with the disk that the machine writes to now. What
-// fails in between is finished or undone by mend, here or by the next daemon.
-func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snapshot, error) {
+// take takes a snapshot of a running computer, whose lock is held: the row, then the machine's
+// image and the workspace's checkpoint at the same instant, then that both exist, together with the
+// disk that the machine now writes to. mend finishes or undoes an interrupted one, here or in the
+// next daemon.
+func (s *snapshotter) take(ctx context.Context, r *record, l *live, e snapshotRequest) (snapshot, error) {
 	m := snapshot{
 		Snapshot: holt.Snapshot{
 			ID: cmp.Or(e.id, holt.NewSnapshotID()), Name: e.name, Kind: e.kind, ComputerID: r.ID, Computer: r.Name, Parent: r.snapshot,
@@ -119,44 +123,44 @@ func (s memory) take(ctx context.Context, r *record, l *live, e exposure) (snaps
 	if r.disk != "" {
 		m.next = holt.NewDiskID()
 	}
-	err := s.cfg.point(e.verb + "/row")
+	err := s.cfg.failpoint(e.verb + "/row")
 	if err == nil {
 		err = s.snapshots.insert(ctx, s.disks, *r, m, e.claim)
 	}
 	if err != nil {
 		return m, err
 	}
-	if err = s.cfg.point(e.verb + "/memory"); err == nil {
-		err = s.expose(ctx, r, l, &m, e)
+	if err = s.cfg.failpoint(e.verb + "/memory"); err == nil {
+		err = s.snapshotMachine(ctx, r, l, &m, e)
 	}
 	if err != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
 		if lost := s.mend(late, r, l.m); lost != nil {
-			s.log.ErrorContext(ctx, "cannot undo", "verb", e.verb, "computer", r.ID, "err", lost)
+			s.log.ErrorContext(ctx, "undo failed step", "verb", e.verb, "computer", r.ID, "err", lost)
 		}
 		return m, err
 	}
 	s.log.InfoContext(ctx, "snapshot taken", "computer", r.ID, "snapshot", m.ID, "kind", m.Kind, "pause_ms", m.PauseMS, "rounds", m.report.Rounds,
 		"throttle", m.report.Throttle, "forced", m.report.Forced)
-	l.stood.ring()
+	l.stood.notify()
 	if m.Kind == holt.SnapshotOfFork {
-		s.listSoon(l, m.ID)
+		s.saveInventoryLater(l, m.ID)
 	} else { // a fork's taker does it while the forks are made
 		s.prune(ctx, r.ID, m.ID)
 	}
-	s.keeper.work.ring()
+	s.archiver.work.notify()
 	return m, nil
 }
 
-// expose makes what a snapshot consists of, and records that it is there.
-func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e exposure) error {
+// snapshotMachine makes the parts of a snapshot, and records them.
+func (s *snapshotter) snapshotMachine(ctx context.Context, r *record, l *live, m *snapshot, e snapshotRequest) error {
 	syncs := &syncing{fsync: l.ws.Tree().Sync}
 	defer syncs.wait()
 	if e.durable { // so that little is left to sync while the guest stands still
 		l.trim(ctx)
 		if err := l.ws.Tree().Sync(); err != nil {
-			return HostError(err)
+			return hosterror.Full(err)
 		}
 	}
 	spec := machine.SnapshotSpec{Dir: s.snapshots.path(m.ID), End: e.end, Durable: e.durable}
@@ -164,7 +168,7 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e e
 		spec.Disk = s.disks.path(m.next)
 	}
 	spec.Held = func(ctx context.Context) error {
-		if err := s.cfg.point(e.verb + "/held"); err != nil {
+		if err := s.cfg.failpoint(e.verb + "/held"); err != nil {
 			return err
 		}
 		_, err := l.ws.Checkpoint(workspace.CheckpointOptions{
@@ -173,32 +177,32 @@ func (s memory) expose(ctx context.Context, r *record, l *live, m *snapshot, e e
 		switch {
 		case err != nil || !e.durable:
 			return err
-		case e.end: // nobody waits for the guest to go on
+		case e.end: // the guest does not run again, so this may take long
 			return l.ws.Tree().Sync()
 		}
 		return syncs.within(ctx)
 	}
-	var listed []byte
+	var savedInventory []byte
 	if m.Kind != holt.SnapshotOfFork { // which that would make slower
-		listed = l.listed(ctx)
+		savedInventory = l.savedInventory(ctx)
 	}
 	report, err := l.m.Snapshot(ctx, spec)
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
-	if listed != nil {
-		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), listed, 0o600); err != nil {
-			return HostError(err)
+	if savedInventory != nil {
+		if err := os.WriteFile(filepath.Join(spec.Dir, inventoryFile), savedInventory, 0o600); err != nil {
+			return hosterror.Full(err)
 		}
 	}
-	if err := s.cfg.point(e.verb + "/ready"); err != nil {
+	if err := s.cfg.failpoint(e.verb + "/ready"); err != nil {
 		return err
 	}
 	return s.complete(ctx, r, m, report, e.end)
 }
 
-// complete records that a snapshot is whole, and what became of its computer.
-func (s memory) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
+// complete records that a snapshot is complete, and the new state of its computer.
+func (s *snapshotter) complete(ctx context.Context, r *record, m *snapshot, report machine.SnapshotReport, ended bool) error {
 	im, err := machine.ReadImage(s.snapshots.path(m.ID))
 	if err != nil {
 		return err
@@ -218,13 +222,13 @@ func (s memory) complete(ctx context.Context, r *record, m *snapshot, report mac
 	return nil
 }
 
-// mend finishes or undoes the snapshot that was being taken of a computer, whose
-// lock is held; most often there is none. vm is its machine, nil if that is gone.
+// mend finishes or undoes an unfinished snapshot of a computer, whose lock is held; usually there
+// is none. vm is its machine, nil if that has ended.
 //
-// A machine that goes on says itself which disk it writes to. Of one that is
-// gone the workspace tells: with the snapshot's checkpoint there, the new disk may
-// have been written to, and was complete; without, it was not.
-func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
+// A running machine reports which disk it writes to. For an ended one the workspace tells: if the
+// snapshot's checkpoint exists, the new disk is complete and may have been written to; otherwise it
+// was never used.
+func (s *snapshotter) mend(ctx context.Context, r *record, vm machine.Machine) error {
 	half, err := s.snapshots.list(ctx, `WHERE computer = ? AND state = 'creating'`, r.ID)
 	if err != nil {
 		return err
@@ -249,7 +253,7 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 		if err := s.table.save(ctx, *r); err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "remove half-taken snapshot", "computer", r.ID, "snapshot", m.ID)
+		s.log.InfoContext(ctx, "remove unfinished snapshot", "computer", r.ID, "snapshot", m.ID)
 		if _, err := s.removeSnapshot(ctx, m); err != nil {
 			return err
 		}
@@ -257,8 +261,8 @@ func (s memory) mend(ctx context.Context, r *record, vm machine.Machine) error {
 	return nil
 }
 
-// held says whether the workspace's checkpoint of a snapshot was taken.
-func (s memory) held(ctx context.Context, m snapshot) (bool, error) {
+// held reports whether the workspace's checkpoint of a snapshot exists.
+func (s *snapshotter) held(ctx context.Context, m snapshot) (bool, error) {
 	ws, release, err := s.cfg.Workspaces.View(ctx, m.workspace)
 	if err != nil {
 		return false, err
@@ -271,7 +275,7 @@ func (s memory) held(ctx context.Context, m snapshot) (bool, error) {
 	return err == nil, err
 }
 
-// ended says whether a machine is known to have ended.
+// ended reports whether a machine is known to have ended.
 func ended(vm machine.Machine) bool {
 	select {
 	case <-vm.Done():

@@ -9,49 +9,9 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
-
-// SnapshotSchema makes the table of snapshots, and says of computers where they
-// came from. A checkpoint of the computer's workspace has the snapshot's id as its
-// name.
-const SnapshotSchema = `
-CREATE TABLE snapshot (
-	id        TEXT PRIMARY KEY,
-	name      TEXT NOT NULL,    -- '' or unique for the computer
-	computer  TEXT NOT NULL,
-	kind      TEXT NOT NULL,    -- snapshot, fork or pause
-	parent    TEXT NOT NULL,    -- the snapshot before; ''
-	state     TEXT NOT NULL,    -- creating, ready or deleting
-	disk      TEXT NOT NULL,    -- frozen with it; '' without a root disk
-	next      TEXT NOT NULL,    -- laid over that one, and not yet the computer's: what its machine writes to once this snapshot
-	                            -- was taken, or resumed; '' when neither is going on
-	cpus      INTEGER NOT NULL,
-	memory_mb INTEGER NOT NULL,
-	bytes     INTEGER NOT NULL DEFAULT 0,
-	report    TEXT NOT NULL DEFAULT '{}', -- JSON of machine.SnapshotReport
-	created   INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX snapshot_name ON snapshot (computer, name) WHERE name <> '';
-CREATE INDEX snapshot_computer ON snapshot (computer, created);
-ALTER TABLE computer ADD COLUMN snapshot TEXT NOT NULL DEFAULT '';        -- its last one, or the one that it came from
-ALTER TABLE computer ADD COLUMN parent TEXT NOT NULL DEFAULT '';        -- the computer that it was forked from
-ALTER TABLE computer ADD COLUMN parent_snapshot TEXT NOT NULL DEFAULT ''; -- and the snapshot
-ALTER TABLE computer ADD COLUMN call TEXT NOT NULL DEFAULT '';          -- idempotency key of the call that forked it
-`
-
-// KeptSchema says of snapshots what is in the archive.
-const KeptSchema = `
-ALTER TABLE snapshot ADD COLUMN stored INTEGER NOT NULL DEFAULT 0; -- all of it is in the archive
-ALTER TABLE snapshot ADD COLUMN grown INTEGER NOT NULL DEFAULT 0;  -- bytes by which that made the archive's packs grow
-ALTER TABLE snapshot ADD COLUMN used INTEGER NOT NULL DEFAULT 0;   -- when a machine last went on from it; 0: never
-ALTER TABLE snapshot DROP COLUMN bytes;
-`
-
-// LineageSchema keeps the name of the computer that one was forked from, for when it is deleted.
-const LineageSchema = `
-ALTER TABLE computer ADD COLUMN parent_was TEXT NOT NULL DEFAULT '';
-`
 
 // The states of a snapshot. What is creating or deleting when a daemon opens was
 // left by one that was killed.
@@ -61,7 +21,7 @@ const (
 	snapshotDeleting = "deleting"
 )
 
-// snapshot is one as the control database has it.
+// snapshot is a snapshot in the control database.
 type snapshot struct {
 	holt.Snapshot
 	state      string
@@ -70,24 +30,31 @@ type snapshot struct {
 	report     machine.SnapshotReport
 }
 
-// checkpoint is the name of the workspace's checkpoint that goes with it.
+// checkpoint is the name of the workspace's checkpoint.
 func (m snapshot) checkpoint() string { return string(m.ID) }
 
-// snapshotTable is the table snapshot, and the directory with one machine image for
-// each of its rows.
+// snapshotTable is the table snapshot, and the directory with a machine image for each row.
 type snapshotTable struct {
 	d   *db.DB
 	dir string
 }
 
-// path is the directory of a snapshot's machine image.
 func (t snapshotTable) path(id holt.SnapshotID) string { return filepath.Join(t.dir, string(id)) }
 
-const snapshotColumns = `id, name, computer, kind, parent, state, disk, next, cpus, memory_mb, report, created, stored, grown,
-	(SELECT name FROM computer c WHERE c.id = snapshot.computer), workspace, stopped,
-	(SELECT workspace_name FROM computer c WHERE c.workspace = snapshot.workspace), disk_mb`
+// columns are the columns of a snapshot's row: those that are written when it is begun, and the rest.
+func (m *snapshot) columns() (begun, rest []column) {
+	return []column{
+			text("id", &m.ID), text("name", &m.Name), text("computer", &m.ComputerID), text("kind", &m.Kind), text("parent", &m.Parent), text("state", &m.state),
+			boolean("stopped", &m.Stopped), text("workspace", &m.workspace), text("disk", &m.disk), text("next", &m.next),
+			number("cpus", &m.CPUs), number("memory_mb", &m.MemoryMB), number("disk_mb", &m.DiskSizeMB), stamp("created", &m.CreatedAt),
+		}, []column{
+			encoded("report", &m.report), boolean("stored", &m.Archived), number("grown", &m.ArchivedBytes),
+			text("(SELECT name FROM computer c WHERE c.id = snapshot.computer)", &m.Computer),
+			text("(SELECT workspace_name FROM computer c WHERE c.workspace = snapshot.workspace)", &m.Workspace),
+		}
+}
 
-// tell says of a snapshot how it was taken.
+// tell sets how the snapshot was taken.
 func (m *snapshot) tell(report machine.SnapshotReport) {
 	m.report = report
 	m.PauseMS, m.Throttle, m.Forced = float64(report.Pause.Microseconds())/1000, report.Throttle, report.Forced
@@ -95,23 +62,12 @@ func (m *snapshot) tell(report machine.SnapshotReport) {
 
 // list returns the snapshots that a condition selects.
 func (t snapshotTable) list(ctx context.Context, condition string, args ...any) (all []snapshot, err error) {
+	columns := func(m *snapshot) []column { begun, rest := m.columns(); return append(begun, rest...) }
 	err = read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+snapshotColumns+` FROM snapshot `+condition, args, func(row *db.Row) error {
-			m := snapshot{
-				Snapshot: holt.Snapshot{
-					ID: holt.SnapshotID(row.Text(0)), Name: row.Text(1), ComputerID: holt.ComputerID(row.Text(2)), Kind: holt.SnapshotKind(row.Text(3)),
-					Parent: holt.SnapshotID(row.Text(4)), CPUs: int(row.Int64(8)), MemoryMB: int(row.Int64(9)),
-					CreatedAt: time.Unix(0, row.Int64(11)).UTC(), Archived: row.Int64(12) != 0, ArchivedBytes: row.Int64(13), Computer: row.Text(14),
-					Stopped: row.Int64(16) != 0, Workspace: row.Text(17), DiskSizeMB: int(row.Int64(18)),
-				},
-				state: row.Text(5), workspace: holt.WorkspaceID(row.Text(15)), disk: holt.DiskID(row.Text(6)), next: holt.DiskID(row.Text(7)),
-			}
-			if err := json.Unmarshal(row.Bytes(10), &m.report); err != nil {
-				return fmt.Errorf("decode snapshot %s: %w", m.ID, err)
-			}
+		return selectRows(tx, "snapshot", condition, args, columns, func(m *snapshot) error {
 			m.tell(m.report)
 			m.Bytes = t.allocated(m.ID)
-			all = append(all, m)
+			all = append(all, *m)
 			return nil
 		})
 	})
@@ -121,7 +77,7 @@ func (t snapshotTable) list(ctx context.Context, condition string, args ...any) 
 	return all, nil
 }
 
-// of returns a ready snapshot of a computer by name or id, also as COMPUTER@SNAPSHOT.
+// of returns a ready snapshot of a computer by name or id, or as COMPUTER@SNAPSHOT.
 func (t snapshotTable) of(ctx context.Context, r record, ref string) (snapshot, error) {
 	if whose, at := holt.CutCheckpoint(ref); at != "" && (whose == r.Name || whose == string(r.ID)) {
 		ref = at
@@ -131,7 +87,7 @@ func (t snapshotTable) of(ctx context.Context, r record, ref string) (snapshot, 
 		return snapshot{}, err
 	}
 	if ref == "" || len(list) == 0 {
-		return snapshot{}, noSnapshot(ref).WithHint("holt snapshot list %s shows those of %s", r.Name, r.Name)
+		return snapshot{}, noSnapshot(ref).WithHint("list the snapshots with holt snapshot list %s", r.Name)
 	}
 	return list[0], nil
 }
@@ -159,15 +115,15 @@ func (t snapshotTable) find(ctx context.Context, ref string) (snapshot, error) {
 	return only(list, ref, err)
 }
 
-// only returns the one snapshot that a list has.
+// only returns the single snapshot of a list.
 func only(list []snapshot, ref string, err error) (snapshot, error) {
 	switch {
 	case err != nil:
 		return snapshot{}, err
 	case ref == "" || len(list) == 0:
-		return snapshot{}, noSnapshot(ref).WithHint("holt snapshot list shows the snapshots there are; unnamed ones go after a while")
+		return snapshot{}, noSnapshot(ref).WithHint("list the snapshots with holt snapshot list; automatic ones are removed after a while")
 	case len(list) > 1:
-		return snapshot{}, holt.Errorf(holt.Conflict, "several computers have a snapshot %q", clip(ref)).WithHint("say whose: COMPUTER@%s", clip(ref))
+		return snapshot{}, holt.Errorf(holt.Conflict, "several computers have a snapshot named %q", clip(ref)).WithHint("name it as COMPUTER@%s", clip(ref))
 	}
 	return list[0], nil
 }
@@ -177,12 +133,12 @@ func noSnapshot(ref string) *holt.Error {
 }
 
 func snapshotTaken(computer, name string) error {
-	return holt.Errorf(holt.AlreadyExists, "%s has a snapshot %q already", computer, name).WithHint("choose another name")
+	return holt.Errorf(holt.AlreadyExists, "%s already has a snapshot named %q", computer, name).WithHint("choose another name")
 }
 
-// insert makes the rows of a snapshot that is to be taken of r, and of the disk
-// that r's machine will write to afterwards.
-func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *Claim) error {
+// insert adds the rows of a new snapshot of r, and of the disk that r's machine will write to
+// afterwards.
+func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapshot, claim *idempotency.Claim) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if m.Name != "" {
 			_, taken, err := textOf(tx, `SELECT 1 FROM snapshot WHERE computer = ? AND name = ?`, r.ID, m.Name)
@@ -201,13 +157,13 @@ func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapsho
 				return err
 			}
 		}
-		return tx.Exec(`INSERT INTO snapshot (id, name, computer, kind, parent, state, workspace, stopped, disk, next, cpus, memory_mb, disk_mb, created) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
-			m.ID, m.Name, r.ID, m.Kind, m.Parent, snapshotCreating, m.workspace, m.Stopped, m.disk, m.next, m.CPUs, m.MemoryMB, m.DiskSizeMB, m.CreatedAt.UnixNano())
+		m.ComputerID, m.state = r.ID, snapshotCreating
+		begun, _ := m.columns()
+		return insertRow(tx, "", "snapshot", begun)
 	})
 }
 
-// ready says that a snapshot is complete, and what became of its computer: one
-// cannot be true without the other.
+// ready records that a snapshot is complete, and the new state of its computer, in one transaction.
 func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r record) error {
 	report, err := json.Marshal(m.report)
 	if err != nil {
@@ -222,13 +178,14 @@ func (t snapshotTable) ready(ctx context.Context, computers table, m snapshot, r
 	})
 }
 
-// keepPresent says that the snapshot of a computer's present is ready and stays until it is
-// deleted; one that nobody had named gets a name.
+// keepPresent makes the snapshot of the state before a restore ready and permanent, and names it if
+// it has no name.
 func (t snapshotTable) keepPresent(tx *db.Tx, m snapshot, name string) error {
-	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'snapshot', name, ?2), kind = 'snapshot' WHERE id = ?1`, m.ID, name)
+	return tx.Exec(`UPDATE snapshot SET state = 'ready', name = iif(kind = 'manual', name, ?2), kind = 'manual' WHERE id = ?1`, m.ID, name)
 }
 
-// unkeepPresent undoes that: m is the snapshot as it was. That of a stopped computer goes.
+// unkeepPresent undoes keepPresent: m is the snapshot as it was. That of a stopped computer is
+// deleted.
 func (t snapshotTable) unkeepPresent(tx *db.Tx, m snapshot) error {
 	if m.Stopped {
 		return tx.Exec(`UPDATE snapshot SET state = 'deleting' WHERE id = ?`, m.ID)
@@ -236,13 +193,14 @@ func (t snapshotTable) unkeepPresent(tx *db.Tx, m snapshot) error {
 	return tx.Exec(`UPDATE snapshot SET name = ?2, kind = ?3 WHERE id = ?1`, m.ID, m.Name, m.Kind)
 }
 
-// inWorkspace says whether a workspace has a snapshot.
+// inWorkspace reports whether a workspace holds a snapshot.
 func inWorkspace(tx *db.Tx, id holt.WorkspaceID) (bool, error) {
 	_, ok, err := textOf(tx, `SELECT 1 FROM snapshot WHERE workspace = ?`, id)
 	return ok, err
 }
 
-// leftBy returns the workspaces that restores of a computer have left: snapshots are in them.
+// leftBy returns the workspaces that restores of a computer have left, and that still hold
+// snapshots.
 func (t snapshotTable) leftBy(ctx context.Context, r record) (all []holt.WorkspaceID, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Query(`SELECT workspace FROM snapshot WHERE computer = ? AND workspace <> ? GROUP BY workspace ORDER BY max(created) DESC`,
@@ -257,7 +215,7 @@ func (t snapshotTable) leftBy(ctx context.Context, r record) (all []holt.Workspa
 	return all, nil
 }
 
-// lastOf says whether a snapshot is the only one in a workspace that a restore left.
+// lastOf reports whether a snapshot is the last use of a workspace.
 func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err error) {
 	err = read(ctx, t.d, func(tx *db.Tx) error {
 		_, used, err := textOf(tx, `SELECT 1 FROM computer WHERE workspace = ?1 UNION ALL SELECT 1 FROM snapshot WHERE workspace = ?1 AND id <> ?2`, m.workspace, m.ID)
@@ -267,18 +225,18 @@ func (t snapshotTable) lastOf(ctx context.Context, m snapshot) (last bool, err e
 	return last, err
 }
 
-// condemn says that a snapshot is being deleted, unless its computer is paused at it, or
-// on its way back to it.
-func (t snapshotTable) condemn(ctx context.Context, id holt.SnapshotID, claim *Claim) (done bool, err error) {
-	return t.condemnIf(ctx, id, claim, `1`)
+// markDeleting marks a snapshot as being deleted, unless its computer is paused at it or being
+// restored to it.
+func (t snapshotTable) markDeleting(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim) (done bool, err error) {
+	return t.markDeletingIf(ctx, id, claim, `1`)
 }
 
-// condemnUnkept is that for a snapshot that nobody asked for: it may be one that stays by now.
-func (t snapshotTable) condemnUnkept(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
-	return t.condemnIf(ctx, id, nil, `kind <> 'snapshot'`)
+// markDeletingAutomatic is markDeleting for a snapshot that may have become permanent.
+func (t snapshotTable) markDeletingAutomatic(ctx context.Context, id holt.SnapshotID) (done bool, err error) {
+	return t.markDeletingIf(ctx, id, nil, `kind <> 'manual'`)
 }
 
-func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim *Claim, condition string) (done bool, err error) {
+func (t snapshotTable) markDeletingIf(ctx context.Context, id holt.SnapshotID, claim *idempotency.Claim, condition string) (done bool, err error) {
 	err = writeSync(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(id)); err != nil {
 			return err
@@ -291,12 +249,12 @@ func (t snapshotTable) condemnIf(ctx context.Context, id holt.SnapshotID, claim 
 	return done, err
 }
 
-// setNext writes down the disk that is to be a resumed computer's.
+// setNext records a resumed computer's new disk.
 func (t snapshotTable) setNext(tx *db.Tx, m snapshot) error {
 	return tx.Exec(`UPDATE snapshot SET next = ? WHERE id = ?`, m.next, m.ID)
 }
 
-// grew says that storing a snapshot made the archive grow, and did not come to its end.
+// grew records the growth of the archive by an interrupted store.
 func (t snapshotTable) grew(ctx context.Context, id holt.SnapshotID, bytes int64) error {
 	if bytes == 0 {
 		return nil
@@ -307,26 +265,26 @@ func (t snapshotTable) grew(ctx context.Context, id holt.SnapshotID, bytes int64
 	})
 }
 
-// isStored says that all of a snapshot is in the archive.
+// isStored records that all of a snapshot is archived.
 func (t snapshotTable) isStored(ctx context.Context, id holt.SnapshotID, bytes int64) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE snapshot SET stored = 1, outdated = 0, grown = grown + ? WHERE id = ? AND state = 'ready'`, bytes, id)
 	})
 }
 
-// isNotStored says that the archive has not all of a snapshot any more.
+// isNotStored records that the archive lacks a part of a snapshot.
 func (t snapshotTable) isNotStored(ctx context.Context, id holt.SnapshotID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE snapshot SET stored = 0 WHERE id = ?`, id) })
 }
 
-// touch says that a snapshot is used now.
+// touch records a use of a snapshot.
 func (t snapshotTable) touch(ctx context.Context, id holt.SnapshotID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE snapshot SET used = ? WHERE id = ?`, time.Now().UnixNano(), id)
 	})
 }
 
-// leave says of all snapshots of a computer that they are being deleted, with it.
+// leave marks all snapshots of a computer as being deleted.
 func (t snapshotTable) leave(ctx context.Context, id holt.ComputerID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE snapshot SET state = 'deleting' WHERE computer = ?`, id) })
 }
@@ -335,12 +293,10 @@ func (t snapshotTable) erase(ctx context.Context, id holt.SnapshotID) error {
 	return writeSync(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM snapshot WHERE id = ?`, id) })
 }
 
-// forksOf returns the computers that were forked from a snapshot.
 func (t snapshotTable) forksOf(ctx context.Context, id holt.SnapshotID) ([]holt.Dependent, error) {
 	return t.forks(ctx, `parent_snapshot = ?`, id)
 }
 
-// forksOfComputer returns the computers that were forked from another.
 func (t snapshotTable) forksOfComputer(ctx context.Context, id holt.ComputerID) ([]holt.Dependent, error) {
 	return t.forks(ctx, `parent = ?`, id)
 }
@@ -358,7 +314,7 @@ func (t snapshotTable) forks(ctx context.Context, where string, id any) (all []h
 	return all, nil
 }
 
-// relatives are the snapshots that go with a computer, and its forks, which stay.
+// relatives returns the snapshots that are deleted with a computer, and its forks, which stay.
 func (t snapshotTable) relatives(ctx context.Context, id holt.ComputerID) (out holt.DeletedComputer, err error) {
 	all, err := t.list(ctx, `WHERE state = 'ready' AND computer = ? ORDER BY created, id`, id)
 	if err != nil {

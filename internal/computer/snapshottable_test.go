@@ -55,7 +55,7 @@ func TestFindSnapshot(t *testing.T) {
 		}))
 	}
 	_, err := w.snapshots.find(t.Context(), "r1")
-	if e := holt.AsError(err); e == nil || e.Code != holt.Conflict || e.Hint != "say whose: COMPUTER@r1" {
+	if e := holt.AsError(err); e == nil || e.Code != holt.Conflict || e.Hint != "name it as COMPUTER@r1" {
 		t.Errorf("two have it: %+v", e)
 	}
 	if got, err := w.snapshots.find(t.Context(), r.Name+"@r1"); err != nil || got.ID != theirs.ID {
@@ -86,7 +86,7 @@ func TestPruneLeavesWhatIsKeptSince(t *testing.T) {
 		}
 		return nil
 	}
-	w.prune(ctx, own.ID, used.ID)
+	w.snapshotter.prune(ctx, own.ID, used.ID)
 	if m := w.row(paused.ID); !restored || m.Name != "before-restore" {
 		t.Errorf("restored: %v; %+v", restored, m.Snapshot)
 	}

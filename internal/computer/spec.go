@@ -32,7 +32,7 @@ const (
 	mostTimeout = int64(366 * 24 * 3600 * 1000) // milliseconds
 )
 
-// Images is where root disks come from; [image.Store] is one.
+// Images is the source of root disks; [image.Store] implements it.
 type Images interface {
 	// Get returns an image by template or by the digest of its root.
 	Get(ctx context.Context, ref string) (image.Image, error)
@@ -49,15 +49,15 @@ type Images interface {
 	MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error)
 	// Kept returns the snapshots that are in use, the last used first.
 	Kept() ([]image.Kept, error)
-	// Unbooted returns the templates that were built and that nobody has booted to keep that.
+	// Unbooted returns the built templates that were never booted for a snapshot.
 	Unbooted() ([]image.Unbooted, error)
-	// Booted records that somebody has; the image of the template may be another by now.
+	// Booted records that one was; the template may have another image meanwhile.
 	Booted(ctx context.Context, template, digest string) error
 	// DropSnapshot removes it, but for the disk that others may be laid over.
 	DropSnapshot(ctx context.Context, digest, key string) error
 }
 
-// shape fills in the defaults of spec and refuses what can never be right.
+// shape fills in the defaults of spec and refuses what no host supports.
 func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	if spec.Name != "" {
 		if _, err := holt.ParseName(spec.Name); err != nil {
@@ -83,8 +83,8 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	}
 	spec.IdleTimeout = spec.IdleTimeout.Or(holt.DefaultIdleTimeout)
 	if spec.DiskSizeMB < 0 || spec.DiskSizeMB > mostDiskSize {
-		return spec, holt.Errorf(holt.InvalidArgument, "a root disk cannot have %d MiB", spec.DiskSizeMB).
-			WithHint("give a size from the template's own up to %d MiB; files that are larger belong in the workspace", mostDiskSize)
+		return spec, holt.Errorf(holt.InvalidArgument, "invalid root disk size %d MiB", spec.DiskSizeMB).
+			WithHint("the minimum is the template's size, the maximum %d MiB; put larger files in the workspace", mostDiskSize)
 	}
 	if err := checkWorkspaceSize(spec); err != nil {
 		return spec, err
@@ -92,20 +92,20 @@ func shape(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	return spec, boundShape(spec.CPUs, spec.MemoryMB)
 }
 
-// CheckShape refuses a shape that no computer of this host can have.
+// CheckShape refuses a shape that this host does not support.
 func CheckShape(s holt.Shape) error {
 	return boundShape(cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.MemoryMB, defaultMemoryMB))
 }
 
 func boundShape(cpus, memoryMB int) error {
 	if cpus < 1 || cpus > mostCPUs {
-		return holt.Errorf(holt.InvalidArgument, "a computer cannot have %d processors", cpus).
-			WithHint("give 1 to %d; more than the host has only makes it slower", mostCPUs)
+		return holt.Errorf(holt.InvalidArgument, "invalid number of processors: %d", cpus).
+			WithHint("give 1 to %d; more than the host has makes the computer slower", mostCPUs)
 	}
 	most := hostMemoryMB()
 	if memoryMB < leastMemory || memoryMB > most {
-		return holt.Errorf(holt.InvalidArgument, "a computer cannot have %d MiB of memory", memoryMB).
-			WithHint("give %d to %d MiB, which is what this host has", leastMemory, most)
+		return holt.Errorf(holt.InvalidArgument, "invalid memory size %d MiB", memoryMB).
+			WithHint("give %d to %d MiB, the memory of this host", leastMemory, most)
 	}
 	return nil
 }
@@ -115,8 +115,8 @@ func hostMemoryMB() int {
 	return max(leastMemory, int(total/mib))
 }
 
-// pick returns the image for a template. An engine without root disks needs
-// none, only a template that exists.
+// pick returns the image of a template. An engine without root disks only needs an existing
+// template.
 func (c *Config) pick(ctx context.Context, template string) (image.Image, error) {
 	if c.Engine.Capabilities().RootDisk {
 		return c.Images.Get(ctx, template)
@@ -133,8 +133,8 @@ func (c *Config) pick(ctx context.Context, template string) (image.Image, error)
 
 var userRE = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}\$?$|^[0-9]{1,10}$`)
 
-// checkRun refuses a run that can never be right. What depends on the guest
-// (does the user exist, the directory, the program) the agent answers.
+// checkRun refuses a run that no guest can start. Whether the user, the directory and the program
+// exist the guest agent checks.
 func checkRun(spec holt.RunSpec) error {
 	if (spec.Command == "") == (len(spec.Argv) == 0) {
 		return holt.Errorf(holt.InvalidArgument, "a run needs either a shell command or a program with arguments").
@@ -149,29 +149,29 @@ func checkRun(spec holt.RunSpec) error {
 	}
 	for k, v := range spec.Env {
 		if k == "" || strings.ContainsAny(string(k), "=\x00") {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k))).
-				WithHint("a name is not empty and holds no =")
+			return holt.Errorf(holt.InvalidArgument, "invalid environment variable name %q", clip(string(k))).
+				WithHint("a name must not be empty or contain = or a NUL byte")
 		}
 		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(string(v), 0)
 	}
 	for k, v := range spec.Secrets {
 		if k == "" || strings.ContainsAny(string(k), "=\x00") {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k))).
-				WithHint("a name is not empty and holds no =")
+			return holt.Errorf(holt.InvalidArgument, "invalid environment variable name %q", clip(string(k))).
+				WithHint("a name must not be empty or contain = or a NUL byte")
 		}
 		if len(strings.TrimRight(string(v), "\r\n")) < holt.MinSecret {
 			return holt.Errorf(holt.InvalidArgument, "the secret %s is too short to be masked", clip(string(k))).
-				WithHint("at least %d bytes; what is shorter would spoil other text, give it as a plain variable", holt.MinSecret)
+				WithHint("the minimum is %d bytes; give a shorter value as a plain variable", holt.MinSecret)
 		}
 		text, bad = text+len(k)+len(v), bad || strings.ContainsRune(string(v), 0)
 	}
 	if bad {
-		return holt.Errorf(holt.InvalidArgument, "a command, argument or variable holds a NUL byte").
-			WithHint("Linux ends strings there; send binary data as input or as a file")
+		return holt.Errorf(holt.InvalidArgument, "a command, argument or variable contains a NUL byte").
+			WithHint("send binary data as input or in a file")
 	}
 	if text > mostRunText || len(spec.Argv) > mostRunArgs || len(spec.Env)+len(spec.Secrets) > mostRunEnvs {
-		return holt.Errorf(holt.InvalidArgument, "the command, its arguments and its environment are too long together (%d bytes)", text).
-			WithHint("at most %d bytes, %d arguments and %d variables; write a file and run that", mostRunText, mostRunArgs, mostRunEnvs)
+		return holt.Errorf(holt.InvalidArgument, "the command, its arguments and its environment are too long: %d bytes", text).
+			WithHint("the maximum is %d bytes, %d arguments and %d variables; write a script to a file and run it", mostRunText, mostRunArgs, mostRunEnvs)
 	}
 	return checkRunPlace(spec)
 }
@@ -183,45 +183,45 @@ func checkRunPlace(spec holt.RunSpec) error {
 		}
 	}
 	if spec.User != "" && !userRE.MatchString(spec.User) {
-		return holt.Errorf(holt.InvalidArgument, "%q cannot be a Linux user", clip(spec.User)).
+		return holt.Errorf(holt.InvalidArgument, "invalid Linux user %q", clip(spec.User)).
 			WithHint("a user name begins with a-z or _ and has at most 32 characters")
 	}
 	if spec.TimeoutMS < 0 || spec.TimeoutMS > mostTimeout {
-		return holt.Errorf(holt.InvalidArgument, "a timeout cannot be %d ms", spec.TimeoutMS).
-			WithHint("0 means none; at most %d", mostTimeout)
+		return holt.Errorf(holt.InvalidArgument, "invalid timeout %d ms", spec.TimeoutMS).
+			WithHint("the maximum is %d; 0 means no timeout", mostTimeout)
 	}
 	return nil
 }
 
-// mostPath is PATH_MAX of Linux, which counts the ending NUL.
+// mostPath is PATH_MAX of Linux, which counts the final NUL.
 const mostPath = 4096
 
 // cleanPath returns p in its shortest form: absolute, without "." and "..".
 func cleanPath(p string) (string, error) {
 	switch {
 	case p == "":
-		return "", holt.Errorf(holt.InvalidArgument, "the path is empty").WithHint("give an absolute path, as /home/agent/notes.md")
+		return "", holt.Errorf(holt.InvalidArgument, "the path is empty").WithHint("give an absolute path, for example /home/agent/notes.md")
 	case len(p) > mostPath:
-		return "", holt.Errorf(holt.InvalidArgument, "the path %q is too long", clip(p)).WithHint("Linux takes at most %d bytes", mostPath)
+		return "", holt.Errorf(holt.InvalidArgument, "the path %q is too long", clip(p)).WithHint("the maximum is %d bytes", mostPath)
 	case strings.ContainsRune(p, 0):
-		return "", holt.Errorf(holt.InvalidArgument, "the path %q holds a NUL byte", clip(p)).WithHint("no name on Linux holds one")
+		return "", holt.Errorf(holt.InvalidArgument, "the path %q contains a NUL byte", clip(p)).WithHint("Linux does not allow it in names")
 	case p[0] != '/':
-		return "", holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", clip(p)).WithHint("begin it with /, as /home/agent/notes.md")
+		return "", holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", clip(p)).WithHint("start it with /, for example /home/agent/notes.md")
 	}
 	if depth(p) < 0 {
-		return "", holt.Errorf(holt.InvalidArgument, "the path %q leads outside of the computer", clip(p)).WithHint("it has more .. than directories before them")
+		return "", holt.Errorf(holt.InvalidArgument, "the path %q leads above /", clip(p)).WithHint("remove some ..")
 	}
 	clean := path.Clean(p)
 	for name := range strings.SplitSeq(clean, "/") {
 		if len(name) > 255 {
 			return "", holt.Errorf(holt.InvalidArgument, "the name %q is too long", clip(name)).
-				WithHint("Linux takes at most 255 bytes a name; this has %d", len(name))
+				WithHint("the maximum is 255 bytes; it has %d", len(name))
 		}
 	}
 	return clean, nil
 }
 
-// depth returns -1 if p steps above the root, however it goes on.
+// depth returns -1 if any prefix of p leads above the root.
 func depth(p string) int {
 	d := 0
 	for name := range strings.SplitSeq(p, "/") {
@@ -238,5 +238,5 @@ func depth(p string) int {
 	return d
 }
 
-// clip keeps a hostile value from filling a log or a terminal.
+// clip shortens an untrusted value for logs and terminals.
 func clip(s string) string { return holt.Clip(s, 80) }

@@ -14,31 +14,20 @@ import (
 	"holt/internal/workspace"
 )
 
-// Start boots a stopped computer, lets a paused one go on (see [Memory.Resume]), and returns once its agent
-// answers and its workspace is mounted; a running one is left as it is. It goes on when its
-// caller leaves.
+// Start boots a stopped computer or resumes a paused one (see [Memory.Resume]), and returns once
+// its agent answers and its workspace is mounted; a running one is left as it is. It completes even
+// when its caller leaves.
 //
-// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted
-// read-write on the host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
+// Errors: NotFound, Conflict (it is being deleted; its workspace is mounted read-write on the
+// host), TooMany (see [table.admit]), OutOfSpace, Unavailable; those of Resume.
 func (s *Store) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
 	began := time.Now()
 	was, _ := s.table.find(ctx, ref)
 	c, err := s.verb(ctx, "computer.start", ref, key, s.start)
 	if err == nil && (was.State == holt.ComputerStopped || was.State == holt.ComputerPaused) {
-		s.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
+		s.waker.woken(ctx, c.ID, began, holt.Use{Kind: holt.UseCall, Detail: "start"})
 	}
 	return c, err
-}
-
-// verb is one that changes a computer's state: done once for a key, and to its
-// end when its caller leaves.
-func (s *Store) verb(ctx context.Context, method, ref, key string, act func(context.Context, string) (holt.Computer, error)) (holt.Computer, error) {
-	return detach(ctx, s.gate, func(ctx context.Context) (holt.Computer, error) {
-		return Once(ctx, s.cfg.Keys, Call[holt.Computer]{
-			Key: key, Method: method, Request: ref,
-			Act: func(ctx context.Context, _ *Claim) (holt.Computer, error) { return act(ctx, ref) },
-		})
-	})
 }
 
 func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
@@ -49,31 +38,31 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 	defer unlock()
 	switch r.State {
 	case holt.ComputerRunning:
-		return s.asIs(r)
+		return s.alreadyRunning(r)
 	case holt.ComputerPaused, holt.ComputerResuming:
-		return memory{s}.onward(ctx, &r)
+		return s.pauser.resumeOrUndo(ctx, &r)
 	case holt.ComputerStopped:
 	default:
-		return holt.Computer{}, inState(r)
+		return holt.Computer{}, wrongState(r)
 	}
-	err = s.boots(ctx, &r)
+	err = s.bootLocked(ctx, &r)
 	return s.shown(r), err
 }
 
-// boots starts the machine of a computer that has none and whose lock is held.
-func (s *Store) boots(ctx context.Context, r *record) (err error) {
+// bootLocked starts the machine of a stopped computer, whose lock is held.
+func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
 	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
-		return holt.Errorf(holt.Conflict, "%s was made with the engine %s; this daemon runs %s", r.Name, r.Engine, mine).
+		return holt.Errorf(holt.Conflict, "%s was created with the engine %s, and this daemon runs %s", r.Name, r.Engine, mine).
 			WithHint("serve this data directory with --engine %s", family(r.Engine))
 	}
-	m := &making{s: s, r: r}
+	m := &transition{s: s, r: r}
 	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
 		return err
 	}
-	if r.State = holt.ComputerStarting; r.Reason != rebooting {
+	if r.State = holt.ComputerStarting; r.Reason != rebootReason {
 		r.Reason = ""
 	}
-	if err := s.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
+	if err := s.idler.withRoom(ctx, func() error { return s.table.saveAdmitted(ctx, *r) }); err != nil {
 		return err
 	}
 	if err := m.forward(ctx, "start", append(m.boot(), step{"settle", m.settle, nothing})); err != nil {
@@ -84,16 +73,16 @@ func (s *Store) boots(ctx context.Context, r *record) (err error) {
 	return nil
 }
 
-// asIs is a computer that runs already, as what a start or resume answers.
-func (s *Store) asIs(r record) (holt.Computer, error) {
-	if s.seats.live(r.ID) == nil {
+// alreadyRunning is the answer of a start or resume of a running computer.
+func (s *Store) alreadyRunning(r record) (holt.Computer, error) {
+	if s.machines.live(r.ID) == nil {
 		return holt.Computer{}, unreachable(r)
 	}
 	return s.shown(r), nil
 }
 
-// stayStopped records a start that failed.
-func (m *making) stayStopped(ctx context.Context, err error) {
+// stayStopped records a failed start.
+func (m *transition) stayStopped(ctx context.Context, err error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	m.r.State, m.r.Reason = holt.ComputerStopped, "the last start failed: "+err.Error()
@@ -102,43 +91,43 @@ func (m *making) stayStopped(ctx context.Context, err error) {
 	}
 }
 
-// inState is the error for a verb that the computer's state does not allow.
-func inState(r record) error {
+// wrongState is the error of a call that the state of the computer does not allow.
+func wrongState(r record) error {
 	e := holt.Errorf(holt.Conflict, "%s is %s", r.Name, r.State)
 	switch r.State {
 	case holt.ComputerFailed:
-		return e.WithHint("it is half-made (%s); holt computer delete removes what there is of it", r.Reason)
+		return e.WithHint("its creation or deletion failed (%s): remove the rest with holt computer delete", r.Reason)
 	case holt.ComputerStopped:
-		return e.WithHint("holt computer start starts it")
+		return e.WithHint("start it with holt computer start")
 	case holt.ComputerPaused:
-		return e.WithHint("holt computer resume lets it go on")
+		return e.WithHint("resume it with holt computer resume")
 	case holt.ComputerRunning:
 		return e
 	default:
-		return e.WithHint("wait until that has ended, and try again")
+		return e.WithHint("try again when that has ended")
 	}
 }
 
-// unreachable is the error for a machine that runs but could not be adopted.
+// unreachable is the error of a running machine that could not be adopted.
 func unreachable(r record) error {
 	return holt.Errorf(holt.Unavailable, "the machine of %s cannot be reached: %s", r.Name, r.Reason).
-		WithHint("holt computer stop ends it, start boots it again")
+		WithHint("end it with holt computer stop, then boot it with holt computer start")
 }
 
-// halfWay is the error for a computer that a verb has left half-way.
-func halfWay(r record) error {
-	return holt.Errorf(holt.Unavailable, "%s is %s, and nobody is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "that could neither be finished nor undone")).
-		WithHint("the daemon's next start settles it, once what keeps it from that is mended")
+// unfinished is the error of a computer with a failed call that could not be undone.
+func unfinished(r record) error {
+	return holt.Errorf(holt.Unavailable, "%s is still %s, and no call is at work on it: %s", r.Name, r.State, cmp.Or(r.Reason, "the last call could neither be finished nor undone")).
+		WithHint("fix the cause, then restart the daemon, which finishes or undoes it")
 }
 
-// newLive is a machine about to run on an open workspace.
+// newLive is a machine that is about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
 	l := &live{
 		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
-		hostname: r.Name, fresh: true, stood: newBell(), up: make(chan struct{}), runs: newRunSet(),
+		hostname: r.Name, guest: guestBooted, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
 	}
-	l.attendant, l.terminals = &attendant{l, s.runs, s.outputs}, newTerminalSet(l, s.terminals)
-	l.busy, l.look = newBusy(s.uses.now, l), newBell()
+	l.runTracker, l.terminals = &runTracker{l, s.runRows, s.outputs}, newTerminalSet(l, s.terminalRows)
+	l.busy, l.look = newBusy(s.uses.now, l), newNotification()
 	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
 	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
@@ -152,12 +141,12 @@ func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live 
 	return l
 }
 
-// awaitAgent connects to the guest and waits until it can work: its agent
-// answers, has its identity, and has mounted the workspace.
-func (m *making) awaitAgent(ctx context.Context) error {
+// awaitAgent connects to the guest and waits until its agent answers, it has its identity, and the
+// workspace is mounted.
+func (m *transition) awaitAgent(ctx context.Context) error {
 	l, limit := m.live, m.limit()
 	m.identify()
-	l.connect(m.s.gate.ctx)
+	l.connect(m.s.shutdown.ctx)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := l.await(bounded, limit); err != nil {
@@ -167,13 +156,13 @@ func (m *making) awaitAgent(ctx context.Context) error {
 		return m.explain(ctx, err)
 	}
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
-	m.s.seats.put(m.r.ID, l)
-	supervision{m.s, l}.watch()
+	m.s.machines.put(m.r.ID, l)
+	m.s.supervise(l)
 	return nil
 }
 
-// again boots a computer whose guest did not go on from the template's snapshot.
-func (m *making) again(ctx context.Context, why error) error {
+// again boots a computer whose guest could not be resumed from the template's snapshot.
+func (m *transition) again(ctx context.Context, why error) error {
 	if err := m.back(ctx, "undo-kept", m.boot()); err != nil {
 		return err
 	}
@@ -184,16 +173,21 @@ func (m *making) again(ctx context.Context, why error) error {
 }
 
 // limit is how long the guest may take to answer.
-func (m *making) limit() time.Duration {
+func (m *transition) limit() time.Duration {
 	if m.restored() {
 		return m.s.cfg.Limits.Resume
 	}
 	return m.s.cfg.Limits.Boot
 }
 
-// identify says who the guest is to be.
-func (m *making) identify() {
-	m.live.restored, m.live.repeats = m.restored(), m.repeats
+// identify sets which identity the guest is given.
+func (m *transition) identify() {
+	switch {
+	case m.restored() && m.repeats:
+		m.live.guest = guestResumedAgain
+	case m.restored():
+		m.live.guest = guestResumed
+	}
 	if m.source != "" || m.kept != "" {
 		m.live.machineID = newMachineID()
 	} else { // systemd draws an id at the first boot
@@ -204,13 +198,13 @@ func (m *making) identify() {
 	}
 }
 
-// attach connects to a guest that goes on, whether it answers or not.
-func (m *making) attach() {
+// attach connects to a resumed guest, whether it answers or not.
+func (m *transition) attach() {
 	m.identify()
-	m.live.connect(m.s.gate.ctx)
+	m.live.connect(m.s.shutdown.ctx)
 	m.s.uses.used(m.r.ID, holt.Use{Kind: holt.UseStart})
-	m.s.seats.put(m.r.ID, m.live)
-	supervision{m.s, m.live}.watch()
+	m.s.machines.put(m.r.ID, m.live)
+	m.s.supervise(m.live)
 }
 
 // await returns when the agent answers and the workspace is mounted.
@@ -226,9 +220,9 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 			l.awaitNetwork(ctx)
 			return nil
 		case ctx.Err() != nil && err == nil:
-			return silent(fmt.Errorf("its workspace is %v", h.Workspace))
+			return notAnswering(fmt.Errorf("the workspace is %v", h.Workspace))
 		case ctx.Err() != nil:
-			return silent(err)
+			return notAnswering(err)
 		case l.ctx.Err() != nil:
 			return ending()
 		}
@@ -236,25 +230,25 @@ func (l *live) await(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// explain says why a boot failed, with the end of the console: the log goes
-// when a create is undone.
-func (m *making) explain(ctx context.Context, err error) error {
+// explain adds the end of the console to the error of a failed boot: the log is removed when a
+// create is undone.
+func (m *transition) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
 	tail, _ := tailOf(m.live.m.Console(), 4<<10)
-	m.s.log.ErrorContext(ctx, "guest did not come up", "computer", m.r.ID, "err", err, "console", string(tail))
-	e := holt.Errorf(holt.Unavailable, "%s did not come up: %w", m.r.Name, err)
+	m.s.log.ErrorContext(ctx, "guest did not start", "computer", m.r.ID, "err", err, "console", string(tail))
+	e := holt.Errorf(holt.Unavailable, "%s did not start: %w", m.r.Name, err)
 	if m.live.refused() != nil {
-		e = e.WithHint("something in the guest keeps it from being given one: mend that in the computer it comes from, or stop and start it")
+		e = e.WithHint("a program in the guest prevents it: fix that in the parent, or stop and start the parent")
 	} else {
-		e = e.WithHint("a slow or overloaded host needs longer than %s; the daemon's log has the end of its console", holt.ShortDuration(m.limit()))
+		e = e.WithHint("the guest did not answer within %s, and the host may be overloaded; the daemon's log has the end of the console", holt.ShortDuration(m.limit()))
 	}
 	e.Detail = map[string]string{"console": string(tail)}
 	return e
 }
 
-// tailOf returns the last n bytes of a file, from the beginning of a line.
+// tailOf returns the last n bytes of a file, from the start of a line.
 func tailOf(path string, n int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

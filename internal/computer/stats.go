@@ -2,12 +2,12 @@ package computer
 
 import (
 	"context"
-	"os"
-	"sync"
-	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"holt"
+	"holt/internal/computer/archive"
 	"holt/internal/engine/machine"
 )
 
@@ -15,10 +15,9 @@ const (
 	statsAtOnce  = 8             // computers that are looked at
 	statsNetwork = time.Second   // for a network process to say what went through it
 	statsTold    = 4 * idleEvery // how old what a guest told may be
-	sectorBytes  = 512           // of st_blocks, see stat(2)
 )
 
-// Stats returns what a computer takes of the host. No guest is asked, and none is woken.
+// Stats returns what a computer uses of the host. It asks no guest and wakes no computer.
 func (s *Store) Stats(ctx context.Context, ref string) (holt.ComputerStats, error) {
 	r, err := s.table.find(ctx, ref)
 	if err != nil {
@@ -27,27 +26,23 @@ func (s *Store) Stats(ctx context.Context, ref string) (holt.ComputerStats, erro
 	return s.statsOf(ctx, r)
 }
 
-// AllStats returns it of all computers in the order of their names.
+// AllStats returns it for all computers, sorted by name.
 func (s *Store) AllStats(ctx context.Context) ([]holt.ComputerStats, error) {
 	all, err := s.table.all(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, errs := make([]holt.ComputerStats, len(all)), make([]error, len(all))
-	var work sync.WaitGroup
-	turns := make(chan struct{}, statsAtOnce)
+	list := make([]holt.ComputerStats, len(all))
+	var work errgroup.Group
+	work.SetLimit(statsAtOnce)
 	for i, r := range all {
-		turns <- struct{}{}
-		work.Go(func() {
-			defer func() { <-turns }()
-			list[i], errs[i] = s.statsOf(ctx, r)
+		work.Go(func() (err error) {
+			list[i], err = s.statsOf(ctx, r)
+			return err
 		})
 	}
-	work.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := work.Wait(); err != nil {
+		return nil, err
 	}
 	return list, nil
 }
@@ -55,7 +50,7 @@ func (s *Store) AllStats(ctx context.Context) ([]holt.ComputerStats, error) {
 func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, error) {
 	out := holt.ComputerStats{
 		ComputerID: r.ID, Computer: r.Name, State: r.State, At: time.Now().UTC(),
-		CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DiskBytes: s.allocated(r),
+		CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DiskBytes: archive.Allocated(s.disks.path(r.disk)),
 	}
 	if s.cfg.ownNetworks() {
 		bounded, cancel := context.WithTimeout(ctx, statsNetwork)
@@ -66,14 +61,14 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 			out.Sent, out.Received = sum.Sent, sum.Received
 		}
 	}
-	l := s.seats.live(r.ID)
+	l := s.machines.live(r.ID)
 	if r.State != holt.ComputerRunning || l == nil {
 		return out, nil
 	}
 	u := machine.UsageOf(l.processes()...)
 	out.CPUMS, out.ResidentBytes, out.OwnBytes = u.CPUMS, u.Resident, u.Own
 	out.GuestBytes = min(l.busy.memory(statsTold), int64(r.MemoryMB)<<20)
-	i := idling{s}
+	i := s.idler
 	in, err := i.inUse(ctx, r, l)
 	if err == nil && len(in) == 0 {
 		since, _ := i.idle(r)
@@ -82,7 +77,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 	return out, err
 }
 
-// processes are those whose descendants, with them, are all that a machine takes of the host.
+// processes are the roots of all process trees of a machine.
 func (l *live) processes() []int {
 	pids := []int{l.m.PID()}
 	if l.net == nil {
@@ -94,23 +89,7 @@ func (l *live) processes() []int {
 	return pids
 }
 
-// allocated is what a root disk takes of the host's.
-func (s *Store) allocated(r record) int64 {
-	if r.disk == "" {
-		return 0
-	}
-	fi, err := os.Stat(s.disks.path(r.disk))
-	if err != nil {
-		return 0 // it is being replaced
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fi.Size()
-	}
-	return st.Blocks * sectorBytes
-}
-
-// memory is what a guest said that it uses of its memory, bytes; 0 unless that was within patience.
+// memory is the used memory that the guest reported within patience, bytes; otherwise 0.
 func (b *busy) memory(patience time.Duration) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,41 +10,43 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/image"
 	"holt/internal/store/db"
 	"holt/internal/workspace"
 )
 
-// undoLimit bounds undoing: it is done even for a caller who has left.
+// undoLimit bounds an undo, which runs even when the caller has left.
 const undoLimit = 2 * time.Minute
 
-// step is one named part of making a computer. undo must be harmless when do
-// was never called, failed, or was undone before.
+// step is one named part of a change of a computer. undo must be harmless when do was never called,
+// failed, or was undone before.
 type step struct {
 	name     string
 	do, undo func(context.Context) error
 }
 
-// making is a computer on its way into or out of being. What a killed daemon
-// held in memory is absent: its live is nil.
-type making struct {
+// transition is a computer whose state is being changed, step by step. After a crash its live is
+// nil.
+type transition struct {
 	s     *Store
 	r     *record
 	img   image.Image
-	claim *Claim
+	claim *idempotency.Claim
 	live  *live
 
-	from    *snapshot        // what it goes on from; nil: its template's snapshot, or it boots
+	from    *snapshot        // what it is resumed from; nil: its template's snapshot, or it boots
 	kept    string           // directory of that snapshot; "": it boots
 	of      template         // whose snapshot that is
 	source  holt.WorkspaceID // of which its workspace is a fork; "": of none
-	repeats bool             // it goes on from what it went on from before: a snapshot that is restored
+	repeats bool             // it was resumed from the same snapshot before: a restore
 	before  holt.DiskID      // the disk of a computer that is being resumed
 	stuck   error            // why undoing stopped half-way
 }
 
-// steps are all parts of a computer, in the order of making.
-func (m *making) steps() []step {
+// steps are all parts of a computer, in the order in which they are made.
+func (m *transition) steps() []step {
 	return append([]step{
 		{"row", m.makeRow, m.dropRow},
 		{"workspace", m.makeWorkspace, m.dropWorkspace},
@@ -53,19 +55,19 @@ func (m *making) steps() []step {
 	}, m.boot()...)
 }
 
-// boot are the parts that make its machine run.
-func (m *making) boot() []step {
+// boot are the parts of a running machine.
+func (m *transition) boot() []step {
 	return []step{
 		{"open", m.openWorkspace, m.closeWorkspace},
 		{"machine", m.startMachine, m.killMachine},
-		{"agent", m.awaitAgent, m.hangUp},
+		{"agent", m.awaitAgent, m.disconnect},
 	}
 }
 
-// forward does steps; when one fails it undoes that one and those before it.
-func (m *making) forward(ctx context.Context, verb string, steps []step) error {
+// forward does steps. If one fails, it undoes that one and those before it.
+func (m *transition) forward(ctx context.Context, verb string, steps []step) error {
 	for i, st := range steps {
-		err := m.s.cfg.point(verb + "/" + st.name)
+		err := m.s.cfg.failpoint(verb + "/" + st.name)
 		if err == nil {
 			err = st.do(ctx)
 		}
@@ -74,7 +76,7 @@ func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 			defer cancel()
 			if lost := m.back(late, "undo-"+verb, steps[:i+1]); lost != nil {
-				m.s.log.ErrorContext(ctx, "cannot undo", "verb", verb, "computer", m.r.ID, "err", lost)
+				m.s.log.ErrorContext(ctx, "undo failed step", "verb", verb, "computer", m.r.ID, "err", lost)
 				m.stuck = lost
 			}
 			return err
@@ -83,10 +85,10 @@ func (m *making) forward(ctx context.Context, verb string, steps []step) error {
 	return nil
 }
 
-// back undoes steps, the last first. It stops at one that cannot be undone.
-func (m *making) back(ctx context.Context, verb string, steps []step) error {
+// back undoes steps in reverse. It stops at one that cannot be undone.
+func (m *transition) back(ctx context.Context, verb string, steps []step) error {
 	for i := len(steps) - 1; i >= 0; i-- {
-		if err := m.s.cfg.point(verb + "/" + steps[i].name); err != nil {
+		if err := m.s.cfg.failpoint(verb + "/" + steps[i].name); err != nil {
 			return err
 		}
 		if err := steps[i].undo(ctx); err != nil {
@@ -96,53 +98,52 @@ func (m *making) back(ctx context.Context, verb string, steps []step) error {
 	return nil
 }
 
-// point is a place where a test can make things fail, or kill the process.
-func (c *Config) point(name string) error {
+// failpoint is where a test can make a step fail, or kill the process.
+func (c *Config) failpoint(name string) error {
 	if c.Fail == nil {
 		return nil
 	}
 	return c.Fail(name)
 }
 
-// dir is the machine's directory of a computer.
 func (c *Config) dir(id holt.ComputerID) string { return filepath.Join(c.Dir, string(id)) }
 
-// taken says whether a workspace has a name.
+// taken reports whether a workspace has a name.
 func (c *Config) taken(ctx context.Context, name string) bool {
 	_, _, err := c.Workspaces.Find(ctx, name)
 	return err == nil
 }
 
-func (m *making) makeRow(ctx context.Context) error {
+func (m *transition) makeRow(ctx context.Context) error {
 	name, space := m.r.Name, m.r.Workspace
-	return m.s.withRoom(ctx, func() error {
+	return m.s.idler.withRoom(ctx, func() error {
 		m.r.Name, m.r.Workspace = name, space // it gets one when there is room
 		return m.insertRow(ctx)
 	})
 }
 
-func (m *making) insertRow(ctx context.Context) error {
+func (m *transition) insertRow(ctx context.Context) error {
 	return m.s.table.insert(ctx, m.r, m.claim, func(name string) bool { return m.s.cfg.taken(ctx, name) }, func(tx *db.Tx) error {
-		if err := (networks{m.s}).begin(tx, m.r); err != nil {
+		if err := insertPolicy(tx, m.r); err != nil {
 			return err
 		}
-		if err := m.s.Secrets().inherit(tx, m.r); err != nil || m.r.disk == "" {
+		if err := inheritSecrets(tx, m.r); err != nil || m.r.disk == "" {
 			return err
 		}
 		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)
 	})
 }
 
-// under is the disk that the computer's is laid over; "": the image's root.
-func (m *making) under() holt.DiskID {
+// under is the disk beneath the computer's; "": the image.
+func (m *transition) under() holt.DiskID {
 	if m.from == nil {
 		return ""
 	}
 	return m.from.disk
 }
 
-// dropRow makes the computer no longer be; its disk goes unless another stands on it.
-func (m *making) dropRow(ctx context.Context) error {
+// dropRow removes the computer from the record, and its disk unless another disk needs it.
+func (m *transition) dropRow(ctx context.Context) error {
 	var also []func(*db.Tx, holt.ComputerID) error
 	if m.s.cfg.Schedules != nil {
 		also = append(also, m.s.cfg.Schedules.Forget)
@@ -154,7 +155,7 @@ func (m *making) dropRow(ctx context.Context) error {
 	return err
 }
 
-func (m *making) makeWorkspace(ctx context.Context) error {
+func (m *transition) makeWorkspace(ctx context.Context) error {
 	if !m.r.owned {
 		return nil
 	}
@@ -164,8 +165,8 @@ func (m *making) makeWorkspace(ctx context.Context) error {
 	return m.s.cfg.Workspaces.Make(ctx, m.r.workspaceID, m.r.Workspace, WorkspaceQuota(m.r.WorkspaceSizeMB))
 }
 
-// dropSnapshots removes the computer's snapshots: they need its workspace.
-func (m *making) dropSnapshots(ctx context.Context) error {
+// dropSnapshots removes the computer's snapshots, before its workspace, which they need.
+func (m *transition) dropSnapshots(ctx context.Context) error {
 	all, err := m.s.snapshots.list(ctx, `WHERE computer = ?`, m.r.ID)
 	if err != nil || len(all) == 0 {
 		return err
@@ -174,31 +175,31 @@ func (m *making) dropSnapshots(ctx context.Context) error {
 		return err
 	}
 	for _, one := range all {
-		if _, err := (memory{m.s}).removeSnapshot(ctx, one); err != nil {
+		if _, err := m.s.snapshotter.removeSnapshot(ctx, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *making) dropWorkspace(ctx context.Context) error {
+func (m *transition) dropWorkspace(ctx context.Context) error {
 	if !m.r.owned {
 		return nil
 	}
 	return m.s.cfg.Workspaces.Remove(ctx, m.r.workspaceID)
 }
 
-func (m *making) makeDisk(ctx context.Context) error {
+func (m *transition) makeDisk(ctx context.Context) error {
 	dir := m.s.cfg.dir(m.r.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return HostError(fmt.Errorf("make computer directory: %w", err))
+		return hosterror.Full(fmt.Errorf("make computer directory: %w", err))
 	}
 	if m.r.disk == "" {
 		return nil
 	}
 	err := m.s.cfg.Images.Hold(ctx, m.r.image, dir)
 	if err == nil && m.from == nil {
-		m.of = m.kin()
+		m.of = m.ancestry()
 		m.kept, err = m.of.snapshot(ctx)
 	}
 	if err != nil {
@@ -207,22 +208,22 @@ func (m *making) makeDisk(ctx context.Context) error {
 	return m.makeOverlay(ctx)
 }
 
-// template is what the computer is made from.
-func (m *making) template() template { return template{s: m.s, img: m.img, r: *m.r} }
+func (m *transition) template() template {
+	return template{Templates: m.s.templates, img: m.img, r: *m.r}
+}
 
-// restored says whether the machine goes on from somewhere instead of booting.
-func (m *making) restored() bool { return m.memory() || m.kept != "" }
+// restored reports whether the machine is resumed instead of booted.
+func (m *transition) restored() bool { return m.memory() || m.kept != "" }
 
-// memory says whether there is a snapshot's memory to go on from.
-func (m *making) memory() bool { return m.from != nil && !m.from.Stopped }
+// memory reports whether it is resumed from a snapshot with memory.
+func (m *transition) memory() bool { return m.from != nil && !m.from.Stopped }
 
-// makeOverlay makes the computer's disk, laid over the snapshot's, the template's or the
-// image's root.
-func (m *making) makeOverlay(ctx context.Context) error {
+// makeOverlay makes the computer's disk over the snapshot's, the template snapshot's or the image.
+func (m *transition) makeOverlay(ctx context.Context) error {
 	return m.overlay(ctx, m.r.disk, m.r.DiskSizeMB)
 }
 
-func (m *making) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error {
+func (m *transition) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error {
 	if id == "" {
 		return nil
 	}
@@ -233,21 +234,20 @@ func (m *making) overlay(ctx context.Context, id holt.DiskID, sizeMB int) error 
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
-	return HostError(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
+	return hosterror.Full(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
 }
 
-func (m *making) dropDisk(context.Context) error {
+func (m *transition) dropDisk(context.Context) error {
 	if err := os.RemoveAll(m.s.cfg.dir(m.r.ID)); err != nil {
 		return fmt.Errorf("remove computer directory: %w", err)
 	}
 	return nil
 }
 
-// openWorkspace opens the workspace for this computer. No machine of it runs,
-// so a guest's mount that is still recorded ended without saying so, unless it
-// goes on with the guest. Then that one's kernel may believe what was true at
-// the snapshot.
-func (m *making) openWorkspace(ctx context.Context) error {
+// openWorkspace opens the workspace for this computer. Its machine is not running, so mounts of
+// guests that are still on record have ended, unless the guest is resumed. The kernel of a resumed
+// guest caches the files of the snapshot, so it is told what has changed.
+func (m *transition) openWorkspace(ctx context.Context) error {
 	ws, release, err := m.s.cfg.Workspaces.Take(ctx, m.r.workspaceID)
 	if err != nil {
 		return err
@@ -262,9 +262,9 @@ func (m *making) openWorkspace(ctx context.Context) error {
 	return m.s.cfg.Workspaces.Announce(ctx, m.r.workspaceID, m.from.checkpoint())
 }
 
-// closeWorkspace lets go of the workspace. That it cannot be synced (the host's
-// disk is full) is no reason to keep it: its journal holds what was answered.
-func (m *making) closeWorkspace(context.Context) error {
+// closeWorkspace releases the workspace. A failed sync, for instance on a full disk, does not
+// prevent that: the journal has everything that was acknowledged.
+func (m *transition) closeWorkspace(context.Context) error {
 	if m.live == nil {
 		return nil
 	}
@@ -280,8 +280,7 @@ func (m *making) closeWorkspace(context.Context) error {
 	return nil
 }
 
-// endMounts ends the mounts of a guest that is gone: what it had unlinked and
-// held open is freed.
+// endMounts ends the mounts of a guest that has ended, which frees unlinked open files.
 func endMounts(ws *workspace.Workspace) error {
 	for _, e := range ws.Epochs() {
 		if e.Kind != workspace.GuestMount {
@@ -294,8 +293,8 @@ func endMounts(ws *workspace.Workspace) error {
 	return nil
 }
 
-func (m *making) startMachine(ctx context.Context) error {
-	if err := m.s.gate.mayStart(); err != nil {
+func (m *transition) startMachine(ctx context.Context) error {
+	if err := m.s.shutdown.mayStart(); err != nil {
 		return err
 	}
 	spec := machine.Spec{
@@ -306,7 +305,7 @@ func (m *making) startMachine(ctx context.Context) error {
 		spec = machine.Spec{ID: spec.ID, Dir: spec.Dir, Restore: m.kept}
 	}
 	if m.memory() {
-		done, err := memory{m.s}.use(ctx, *m.from)
+		done, err := m.s.archiver.use(ctx, *m.from)
 		if err != nil {
 			return err
 		}
@@ -317,13 +316,13 @@ func (m *making) startMachine(ctx context.Context) error {
 		spec.Disk = m.s.disks.path(m.r.disk)
 		if !m.restored() { // it may have been resized since it was made
 			if err := m.s.cfg.Engine.GrowDisk(ctx, spec.Disk, m.r.DiskSizeMB); err != nil {
-				return HostError(err)
+				return hosterror.Full(err)
 			}
 		}
 	}
 	m.live.launched = time.Now()
 	vm, err := m.s.cfg.Engine.Start(ctx, spec)
-	if err = HostError(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
+	if err = hosterror.Full(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
 		if err := m.bootInstead(ctx, err); err != nil {
 			return err
 		}
@@ -337,8 +336,8 @@ func (m *making) startMachine(ctx context.Context) error {
 	return m.live.plug(ctx, m.s, false)
 }
 
-// killMachine ends the machine, whether this daemon knows it or not.
-func (m *making) killMachine(ctx context.Context) error {
+// killMachine ends the machine, whether this daemon started it or not.
+func (m *transition) killMachine(ctx context.Context) error {
 	if m.live != nil && m.live.m != nil {
 		err := m.live.m.Kill()
 		m.live.m.Release()
@@ -350,9 +349,9 @@ func (m *making) killMachine(ctx context.Context) error {
 	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID))
 }
 
-// bootInstead takes back that the computer goes on from its template's snapshot, which is removed
-// if why says what is wrong with it: its disk is one that a boot begins with. Nothing of its machine runs.
-func (m *making) bootInstead(ctx context.Context, why error) error {
+// bootInstead switches a computer from the template's snapshot to a boot: it gets a new disk. If
+// why is not nil the snapshot is broken and removed. Its machine must have ended.
+func (m *transition) bootInstead(ctx context.Context, why error) error {
 	if why != nil {
 		m.of.drop(ctx, why)
 	}
@@ -363,7 +362,7 @@ func (m *making) bootInstead(ctx context.Context, why error) error {
 	return m.makeOverlay(ctx)
 }
 
-// killIn ends the machine in a directory, whoever started it.
+// killIn ends the machine in a directory, whichever daemon started it.
 func (c *Config) killIn(ctx context.Context, dir string) error {
 	vm, err := c.Engine.Adopt(ctx, dir)
 	switch {
@@ -385,8 +384,8 @@ func (c *Config) killIn(ctx context.Context, dir string) error {
 	return c.endNetwork(dir)
 }
 
-func (m *making) hangUp(context.Context) error {
-	m.s.seats.put(m.r.ID, nil)
+func (m *transition) disconnect(context.Context) error {
+	m.s.machines.put(m.r.ID, nil)
 	if m.live != nil && m.live.cancel != nil {
 		m.live.close()
 	}

@@ -8,9 +8,9 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// Stop shuts a computer down and keeps both disks; a stopped one is left as
-// it is. A guest that cannot be asked is powered down; one that does not end is
-// killed, at most a minute and a half later. It goes on when its caller leaves.
+// Stop shuts a computer down and keeps both disks; a stopped one is left as it is. A guest that
+// does not answer is powered down, and one that does not end is killed after at most 90 seconds.
+// Stop completes even when its caller leaves.
 //
 // Errors: NotFound, Conflict (it is being deleted).
 func (s *Store) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
@@ -27,63 +27,61 @@ func (s *Store) stop(ctx context.Context, ref string) (holt.Computer, error) {
 	case holt.ComputerStopped:
 		return s.shown(r), nil
 	case holt.ComputerResuming:
-		if err := (memory{s}).undoStuck(ctx, &r); err != nil {
+		if err := s.pauser.undoStuck(ctx, &r); err != nil {
 			return holt.Computer{}, err
 		}
-		return memory{s}.forget(ctx, r)
+		return s.pauser.forget(ctx, r)
 	case holt.ComputerPaused:
-		return memory{s}.forget(ctx, r)
+		return s.pauser.forget(ctx, r)
 	case holt.ComputerRunning, holt.ComputerStopping:
 	default:
-		return holt.Computer{}, inState(r)
+		return holt.Computer{}, wrongState(r)
 	}
-	err = s.halts(ctx, &r)
+	err = s.stopLocked(ctx, &r)
 	return s.shown(r), err
 }
 
-// halts stops a computer that runs or is stopping, whose lock is held.
-func (s *Store) halts(ctx context.Context, r *record) error {
+// stopLocked stops a running or stopping computer, whose lock is held.
+func (s *Store) stopLocked(ctx context.Context, r *record) error {
 	r.State, r.Reason = holt.ComputerStopping, ""
 	if err := s.table.save(ctx, *r); err != nil {
 		return err
 	}
-	if err := s.cfg.point("stop/halt"); err != nil {
+	if err := s.cfg.failpoint("stop/halt"); err != nil {
 		return err
 	}
-	return (&making{s: s, r: r}).finishStop(ctx)
+	return (&transition{s: s, r: r}).finishStop(ctx)
 }
 
-// forget makes a paused computer a stopped one. Its disk is the one that
-// was laid over the snapshot's, as after a power cut.
-func (s memory) forget(ctx context.Context, r record) (holt.Computer, error) {
-	m := &making{s: s.Store, r: &r}
+// forget makes a paused computer a stopped one. Its disk is as after a power cut.
+func (s *pauser) forget(ctx context.Context, r record) (holt.Computer, error) {
+	m := &transition{s: s.Store, r: &r}
 	if err := m.endMount(ctx); err != nil {
 		return holt.Computer{}, err
 	}
 	r.Snapshot = ""
-	err := m.stopped(ctx, "it was paused; what its programs had in memory is kept in the snapshot "+string(r.snapshot))
+	err := m.stopped(ctx, "it was stopped while paused; the memory of its programs is in the snapshot "+string(r.snapshot))
 	return s.shown(r), err
 }
 
-// endMount ends the mount of a guest that is gone and left the workspace.
-func (m *making) endMount(ctx context.Context) error {
+// endMount ends the mount of a guest that has ended.
+func (m *transition) endMount(ctx context.Context) error {
 	if err := m.openWorkspace(ctx); err != nil {
-		m.s.log.WarnContext(ctx, "end mount of a machine that is gone", "computer", m.r.ID, "err", err)
+		m.s.log.WarnContext(ctx, "end mount of ended machine", "computer", m.r.ID, "err", err)
 	}
 	return m.closeWorkspace(ctx)
 }
 
-// finishStop ends the machine of a computer that is stopping. The computer's
-// lock is held.
-func (m *making) finishStop(ctx context.Context) error {
-	m.live = m.s.seats.live(m.r.ID)
+// finishStop ends the machine of a stopping computer, whose lock is held.
+func (m *transition) finishStop(ctx context.Context) error {
+	m.live = m.s.machines.live(m.r.ID)
 	reason := ""
 	if m.live != nil {
-		budgeting{m.s}.last(ctx, m.r.ID)
+		m.s.budgets.last(ctx, m.r.ID)
 		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {
-		return ending() // the next daemon goes on
+		return ending() // the next daemon continues
 	}
 	if err := m.back(ctx, "stop", m.boot()); err != nil {
 		return err
@@ -91,19 +89,19 @@ func (m *making) finishStop(ctx context.Context) error {
 	return m.stopped(ctx, reason)
 }
 
-// lost records that what ran in the computer's machine has ended with it.
-func (m *making) lost(ctx context.Context, why holt.RunReason) error {
-	if err := (memory{m.s}).mend(ctx, m.r, nil); err != nil {
+// lost records that all runs and terminals of the computer have ended with its machine.
+func (m *transition) lost(ctx context.Context, why holt.RunReason) error {
+	if err := m.s.snapshotter.mend(ctx, m.r, nil); err != nil {
 		return err
 	}
-	if err := m.s.runs.loseAll(ctx, m.r.ID, why); err != nil {
+	if err := m.s.runRows.loseAll(ctx, m.r.ID, why); err != nil {
 		return err
 	}
-	return m.s.terminals.loseAll(ctx, m.r.ID)
+	return m.s.terminalRows.loseAll(ctx, m.r.ID)
 }
 
 // stopped records that the computer's machine has ended.
-func (m *making) stopped(ctx context.Context, reason string) error {
+func (m *transition) stopped(ctx context.Context, reason string) error {
 	if err := m.lost(ctx, ""); err != nil {
 		return err
 	}
@@ -116,15 +114,14 @@ func (m *making) stopped(ctx context.Context, reason string) error {
 	return nil
 }
 
-// halt asks the guest to end while its workspace is still served: through its
-// agent or, if that does not answer, by the power button. Whoever was asked and
-// does not end is not asked again. It returns what a person should know about
-// how it ended.
+// halt asks the guest to shut down while its workspace is still served: through its agent or, if
+// that does not answer, with the power button. It asks once. It returns what a user should know
+// about how the machine ended.
 func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	asked := l.askToEnd(ctx)
 	limit := l.limits.Shutdown
 	if asked != nil {
-		l.log.WarnContext(ctx, "guest agent does not take a shutdown", "computer", l.id, "err", asked)
+		l.log.WarnContext(ctx, "ask guest agent to shut down", "computer", l.id, "err", asked)
 		if limit = l.limits.PowerDown; powerButton {
 			asked = l.m.PowerDown(ctx)
 		}
@@ -132,23 +129,22 @@ func (l *live) halt(ctx context.Context, powerButton bool) (reason string) {
 	if asked == nil && l.ended(ctx, limit) || ctx.Err() != nil || !l.running() {
 		return ""
 	}
-	return "its guest did not shut down when asked, so its machine was ended; what it had not synced may be lost"
+	return "the guest did not shut down when asked, so its machine was killed; unsynced data may be lost"
 }
 
-// askToEnd asks the agent to shut the guest down. Whatever state the channel is
-// in, that takes no longer than a channel may take to come back.
+// askToEnd asks the agent to shut the guest down, within Limits.Reconnect.
 func (l *live) askToEnd(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, l.limits.Reconnect)
 	defer cancel()
 	return l.do(bounded, l.limits.Reconnect, false, func(ctx context.Context, c *agent.Client) error {
 		end, _ := ctx.Deadline()
-		l.attendant.takeAll(ctx, c, time.Until(end)/2)
+		l.runTracker.takeAll(ctx, c, time.Until(end)/2)
 		l.trim(ctx)
 		return c.Shutdown(ctx)
 	})
 }
 
-// ended waits until the machine has ended, for at most limit.
+// ended waits up to limit until the machine has ended.
 func (l *live) ended(ctx context.Context, limit time.Duration) bool {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -38,16 +38,16 @@ func TestStuckResume(t *testing.T) {
 		err  error
 		then holt.ComputerState
 	}{
-		{"resume", func() error { _, err := w.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
+		{"resume", func() error { _, err := w.pauser.resume(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
 		{"start", func() error { _, err := w.start(ctx, "einstein"); return err }, errPlanned, holt.ComputerPaused},
-		{"wake", func() error { _, _, err := waking{w.Store}.wake(ctx, "einstein", holt.Use{}); return err }, errPlanned, holt.ComputerPaused},
+		{"wake", func() error { _, _, err := w.waker.wake(ctx, "einstein", holt.Use{}); return err }, errPlanned, holt.ComputerPaused},
 		{"stop", func() error { _, err := w.stop(ctx, "einstein"); return err }, nil, holt.ComputerStopped},
 	} {
 		t.Run(use.name, func(t *testing.T) {
 			m := w.pauses()
 			clear(fails)
 			fails["resume/open"], fails["undo-resume/row"] = true, true
-			if _, err := w.resume(ctx, "einstein"); !errors.Is(err, errPlanned) {
+			if _, err := w.pauser.resume(ctx, "einstein"); !errors.Is(err, errPlanned) {
 				t.Fatal(err)
 			}
 			in(holt.ComputerResuming)
@@ -69,7 +69,7 @@ func TestStuckResume(t *testing.T) {
 	for _, state := range []holt.ComputerState{holt.ComputerResuming, holt.ComputerPausing} {
 		w.r.State, w.r.Reason = state, "the journal is damaged"
 		w.ok(w.table.save(ctx, *w.r))
-		if _, _, err := (waking{w.Store}).wake(ctx, "einstein", holt.Use{}); holt.CodeOf(err) != holt.Unavailable {
+		if _, _, err := w.waker.wake(ctx, "einstein", holt.Use{}); holt.CodeOf(err) != holt.Unavailable {
 			t.Errorf("use of one that another daemon has left %s: %v", state, err)
 		}
 	}

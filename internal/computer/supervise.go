@@ -2,46 +2,38 @@ package computer
 
 import "context"
 
-// supervision notices when a machine ends that nobody ended.
-type supervision struct {
-	s *Store
-	l *live
-}
-
-// watch begins it; it ends with the machine or the daemon.
-func (v supervision) watch() {
-	v.s.gate.spawn(func(ctx context.Context) { idling{v.s}.watch(ctx, v.l) })
-	v.s.gate.spawn(func(context.Context) {
+// supervise starts what accompanies a machine until it ends or the daemon lets go of it.
+func (s *Store) supervise(l *live) {
+	s.shutdown.spawn(func(ctx context.Context) { s.idler.watch(ctx, l) })
+	s.shutdown.spawn(func(context.Context) {
 		select {
-		case <-v.l.ctx.Done():
-		case <-v.l.m.Done():
-			v.died()
+		case <-l.ctx.Done():
+		case <-l.m.Done():
+			s.machineEnded(l)
 		}
 	})
 }
 
-// died records that a machine has ended, unless a verb that holds the
-// computer's lock ended it.
-func (v supervision) died() {
-	s := v.s
-	r, unlock, err := s.hold(s.gate.ctx, string(v.l.id))
+// machineEnded records that a machine has ended, unless a verb that holds the computer's lock ended it.
+func (s *Store) machineEnded(l *live) {
+	r, unlock, err := s.hold(s.shutdown.ctx, string(l.id))
 	if err != nil {
-		return // deleted meanwhile, or the daemon is ending
+		return // the computer was deleted, or the daemon is ending
 	}
 	defer unlock()
-	if s.seats.live(v.l.id) != v.l {
+	if s.machines.live(l.id) != l {
 		return
 	}
-	m := &making{s: s, r: &r, live: v.l}
+	m := &transition{s: s, r: &r, live: l}
 	how := s.cfg.Engine.Ended(s.cfg.dir(r.ID))
 	again := false
-	if err = m.back(s.gate.ctx, "died", m.boot()); err == nil {
-		again, err = m.ended(s.gate.ctx, how, "its machine ended: its process was killed, or failed")
+	if err = m.back(s.shutdown.ctx, "died", m.boot()); err == nil {
+		again, err = m.ended(s.shutdown.ctx, how, "its machine ended: the process was killed or crashed")
 	}
 	if again && err == nil {
-		err = (&making{s: s, r: &r}).restart(s.gate.ctx, how)
+		err = (&transition{s: s, r: &r}).restart(s.shutdown.ctx, how)
 	}
-	if err != nil && s.gate.ctx.Err() == nil {
-		s.log.Error("record end of machine", "computer", v.l.id, "err", err)
+	if err != nil && s.shutdown.ctx.Err() == nil {
+		s.log.Error("record end of machine", "computer", l.id, "err", err)
 	}
 }

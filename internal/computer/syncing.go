@@ -7,14 +7,14 @@ import (
 	"holt"
 )
 
-// syncing puts the rest of what a guest has written to its workspace on the host's disk while it
-// stands, and no longer than it may.
+// syncing syncs the workspace while the guest is stopped for a snapshot, but no longer than it may
+// be stopped.
 type syncing struct {
 	fsync func() error // cannot be interrupted
 	wg    sync.WaitGroup
 }
 
-// within syncs once. If ctx ends before, it returns, and the sync goes on until wait has returned.
+// within syncs once. If ctx ends first it returns, and wait waits for the sync.
 func (s *syncing) within(ctx context.Context) error {
 	done := make(chan error, 1)
 	s.wg.Go(func() { done <- s.fsync() })
@@ -22,10 +22,9 @@ func (s *syncing) within(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return holt.Errorf(holt.Timeout, "the host's disk did not take in time what the guest has written to its workspace: %w", ctx.Err()).
-			WithHint("the computer goes on as before; try again when it, or the host, writes less")
+		return holt.Errorf(holt.Timeout, "syncing the workspace to the host's disk took too long: %w", ctx.Err()).
+			WithHint("the computer keeps running; try again when the computer and the host write less")
 	}
 }
 
-// wait waits for all syncs.
 func (s *syncing) wait() { s.wg.Wait() }

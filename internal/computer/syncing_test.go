@@ -59,7 +59,7 @@ func TestWorkspaceOfSnapshotIsSynced(t *testing.T) {
 	l := &live{id: w.r.ID, ws: ws, m: &writing{t: t, ws: ws}}
 	for _, end := range []bool{false, true} {
 		m := snapshot{Snapshot: holt.Snapshot{ID: holt.NewSnapshotID(), Kind: holt.SnapshotOfFork}}
-		if err := w.expose(t.Context(), w.r, l, &m, exposure{verb: "snapshot", durable: true, end: end}); !errors.Is(err, errPlanned) {
+		if err := w.snapshotter.snapshotMachine(t.Context(), w.r, l, &m, snapshotRequest{verb: "snapshot", durable: true, end: end}); !errors.Is(err, errPlanned) {
 			t.Fatal(err)
 		}
 		_, err := ws.FindCheckpoint(m.checkpoint())

@@ -13,9 +13,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// takeOverAll finishes or undoes what a daemon before this one left half-done,
-// and adopts the machines that run. What keeps one computer from being taken over, as a
-// damaged workspace, is that one's: the others come up.
+// takeOverAll finishes or undoes what a daemon before this one left unfinished, and adopts running
+// machines. A failure of one computer, for instance a damaged workspace, does not affect the
+// others.
 func takeOverAll(ctx context.Context, s *Store) error {
 	all, err := s.table.all(ctx)
 	if err != nil {
@@ -25,10 +25,10 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	work.SetLimit(atOnce)
 	for _, r := range all {
 		work.Go(func() error {
-			t := &takeover{making{s: s, r: &r}}
+			t := &takeover{transition{s: s, r: &r}}
 			t.holdImage(ctx)
 			if err := s.outputs.tidy(ctx, r.ID); err != nil {
-				s.log.ErrorContext(ctx, "tidy the output of runs", "computer", r.ID, "err", err)
+				s.log.ErrorContext(ctx, "clean up output of runs", "computer", r.ID, "err", err)
 			}
 			if err := t.run(ctx); err != nil {
 				t.leave(ctx, err)
@@ -40,26 +40,25 @@ func takeOverAll(ctx context.Context, s *Store) error {
 	return ctx.Err()
 }
 
-// leave puts on record why a computer is not taken over. Its row stays as it is, so the next
-// daemon goes on with what was begun.
+// leave records why a computer could not be recovered. Its row stays, so that the next daemon
+// retries.
 func (t *takeover) leave(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "cannot take computer over", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
+	t.s.log.ErrorContext(ctx, "recover computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "err", why)
 	r, err := t.s.table.find(ctx, string(t.r.ID))
 	if err == nil && r.State != holt.ComputerStopped && r.State != holt.ComputerPaused { // these are what they are
-		r.Reason = "it cannot be taken over: " + why.Error()
+		r.Reason = "the daemon cannot adopt it: " + why.Error()
 		err = t.s.table.save(ctx, r)
 	}
 	if err != nil {
-		t.s.log.ErrorContext(ctx, "record that a computer is not taken over", "computer", t.r.ID, "err", err)
+		t.s.log.ErrorContext(ctx, "record failed recovery of computer", "computer", t.r.ID, "err", err)
 	}
 }
 
-// atOnce is how many computers are taken over at once: a machine that does not
-// answer costs ten seconds.
+// atOnce bounds concurrent recoveries. A machine that does not answer costs ten seconds.
 const atOnce = 16
 
-// holdImage says anew where the computer's disk is: the data directory may
-// have been moved.
+// holdImage registers the directory of the computer's disk again: the data directory may have been
+// moved.
 func (t *takeover) holdImage(ctx context.Context) {
 	dir := t.s.cfg.dir(t.r.ID)
 	if _, err := os.Stat(dir); err != nil || t.r.image == "" {
@@ -70,14 +69,14 @@ func (t *takeover) holdImage(ctx context.Context) {
 	}
 }
 
-// takeover is what a new daemon does with one computer of the old one's.
-type takeover struct{ making }
+// takeover is the recovery of one computer.
+type takeover struct{ transition }
 
 func (t *takeover) run(ctx context.Context) error {
 	switch t.r.State {
 	case holt.ComputerCreating, holt.ComputerDeleting:
-		t.s.log.InfoContext(ctx, "remove half-made computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
-		if err := t.unmake(ctx, "recover"); err != nil {
+		t.s.log.InfoContext(ctx, "remove unfinished computer", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State)
+		if err := t.remove(ctx, "recover"); err != nil {
 			t.markFailed(ctx, err)
 		}
 		return nil
@@ -86,12 +85,12 @@ func (t *takeover) run(ctx context.Context) error {
 	case holt.ComputerFailed:
 		return nil
 	default:
-		return memory{t.s}.mend(ctx, t.r, nil)
+		return t.s.snapshotter.mend(ctx, t.r, nil)
 	}
 }
 
-// adopt takes the computer's machine over, if it still runs. Whatever waits for
-// its guest goes on after this returns.
+// adopt takes over the computer's machine if it still runs. Waiting for its guest continues in the
+// background.
 func (t *takeover) adopt(ctx context.Context) error {
 	vm, err := t.s.cfg.Engine.Adopt(ctx, t.s.cfg.dir(t.r.ID))
 	if errors.Is(err, machine.ErrGone) {
@@ -108,16 +107,16 @@ func (t *takeover) adopt(ctx context.Context) error {
 	restored := t.r.ungreeted
 	if t.r.State == holt.ComputerResuming {
 		restored = true
-		err = memory{t.s}.settleResume(ctx, t.r, true)
+		err = t.s.pauser.settleResume(ctx, t.r, true)
 	} else {
-		err = memory{t.s}.mend(ctx, t.r, vm)
+		err = t.s.snapshotter.mend(ctx, t.r, vm)
 	}
 	if err == nil {
 		err = t.writesTo(ctx, vm)
 	}
 	if err == nil && t.r.growing { // a daemon before this one was at work on it
 		if err := t.r.measure(ctx, vm); err != nil {
-			t.s.log.WarnContext(ctx, "ask a machine for its shape", "computer", t.r.ID, "err", err)
+			t.s.log.WarnContext(ctx, "get shape of machine", "computer", t.r.ID, "err", err)
 		}
 	}
 	if err != nil {
@@ -126,21 +125,26 @@ func (t *takeover) adopt(ctx context.Context) error {
 		return t.cannotAdopt(ctx, err)
 	}
 	l := newLive(t.s, *t.r, ws, release)
-	l.m, l.restored, l.repeats = vm, restored, restored // which of the two it was is not on record
-	l.fresh = l.restored || t.r.State == holt.ComputerStarting
-	t.live = l
-	l.connect(t.s.gate.ctx)
-	if err := l.plug(ctx, t.s, true); err != nil {
-		t.s.log.ErrorContext(ctx, "no network for a computer", "computer", t.r.ID, "err", err)
+	l.m = vm
+	switch {
+	case restored:
+		l.guest = guestResumedAgain // whether it was the first is not on record
+	case t.r.State != holt.ComputerStarting:
+		l.guest = guestConfigured
 	}
-	t.s.seats.put(t.r.ID, l)
-	supervision{t.s, l}.watch()
+	t.live = l
+	l.connect(t.s.shutdown.ctx)
+	if err := l.plug(ctx, t.s, true); err != nil {
+		t.s.log.ErrorContext(ctx, "start network of computer", "computer", t.r.ID, "err", err)
+	}
+	t.s.machines.put(t.r.ID, l)
+	t.s.supervise(l)
 	t.s.log.InfoContext(ctx, "computer adopted", "computer", t.r.ID, "name", t.r.Name, "state", t.r.State, "pid", vm.PID())
 	switch t.r.State {
 	case holt.ComputerStarting:
-		return t.goOn(ctx, t.finishStart)
+		return t.resumeLocked(ctx, t.finishStart)
 	case holt.ComputerStopping:
-		return t.goOn(ctx, t.finishStop)
+		return t.resumeLocked(ctx, t.finishStop)
 	case holt.ComputerRunning:
 		if t.r.Reason == "" && !t.r.growing {
 			return nil
@@ -155,14 +159,14 @@ func (t *takeover) adopt(ctx context.Context) error {
 	return err
 }
 
-// itsOther is a disk right over or beneath one of a computer's that is nobody else's.
+// itsOther selects a disk directly over or beneath a computer's disk that nothing else uses.
 const itsOther = `SELECT id FROM disk WHERE id = ?1 AND (parent = ?2 OR id = (SELECT parent FROM disk WHERE id = ?2))
 	AND NOT EXISTS (SELECT 1 FROM computer WHERE disk = ?1) AND NOT EXISTS (SELECT 1 FROM disk WHERE parent = ?1 AND id <> ?2)
 	AND NOT EXISTS (SELECT 1 FROM snapshot WHERE disk = ?1 OR next = ?1 AND computer <> ?3)`
 
-// writesTo puts on record which root disk the machine writes to. It knows that best: a daemon may
-// have written down another that could not speak to it. But a guest may have taken it over, so it is believed
-// only of the one on record and of one right over or beneath that which is nobody else's.
+// writesTo records which root disk the machine writes to: a daemon that could not reach the machine
+// may have recorded another. A compromised machine may lie, so it is believed only if that disk is
+// directly over or beneath the recorded one and nothing else uses it.
 func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 	name := strings.TrimSuffix(filepath.Base(vm.Disk()), filepath.Ext(vm.Disk()))
 	own := vm.Disk() != "" && sameDir(filepath.Dir(vm.Disk()), t.s.disks.dir)
@@ -178,24 +182,24 @@ func (t *takeover) writesTo(ctx context.Context, vm machine.Machine) error {
 		}
 	}
 	if len(other) == 0 {
-		return holt.Errorf(holt.Corrupt, "it says that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
-			WithHint("its guest may have taken QEMU over; stop the computer")
+		return holt.Errorf(holt.Corrupt, "the machine reports that it writes to %q, which is not its disk %s", clip(vm.Disk()), t.r.disk).
+			WithHint("its guest may have compromised QEMU: stop the computer")
 	}
-	t.s.log.ErrorContext(ctx, "the machine writes to another root disk than was written down", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
+	t.s.log.ErrorContext(ctx, "machine writes to another root disk than the one on record", "computer", t.r.ID, "disk", other[0], "instead_of", t.r.disk)
 	t.r.disk = other[0]
 	return t.s.table.save(ctx, *t.r)
 }
 
-// foundGone records that the machine ended while no daemon watched.
+// foundGone records that the machine ended while no daemon was running.
 func (t *takeover) foundGone(ctx context.Context) error {
-	if err := (memory{t.s}).mend(ctx, t.r, nil); err != nil {
+	if err := t.s.snapshotter.mend(ctx, t.r, nil); err != nil {
 		return err
 	}
 	switch t.r.State {
 	case holt.ComputerPaused: // by a daemon that was killed before it could say so
 		return nil
 	case holt.ComputerResuming:
-		return memory{t.s}.settleResume(ctx, t.r, false)
+		return t.s.pauser.settleResume(ctx, t.r, false)
 	}
 	if err := t.endMount(ctx); err != nil {
 		return err
@@ -204,39 +208,37 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	switch {
 	case t.r.State == holt.ComputerStopping:
 		return t.stopped(ctx, "") // as it was asked to
-	case t.r.State == holt.ComputerStarting && t.r.Reason == rebooting:
+	case t.r.State == holt.ComputerStarting && t.r.Reason == rebootReason:
 		how.Kind = machine.EndReboot
 	case t.r.State == holt.ComputerRunning:
 		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
 	}
-	again, err := t.ended(ctx, how, "its machine ended while the daemon was away")
+	again, err := t.ended(ctx, how, "its machine ended while the daemon was not running")
 	if err != nil || !again {
 		return err
 	}
-	return t.goOn(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
+	return t.resumeLocked(ctx, func(ctx context.Context) error { return t.restart(ctx, how) })
 }
 
-// cannotAdopt leaves a machine alone that runs and cannot be taken over. One that was being
-// resumed writes to the disk that was made for that.
+// cannotAdopt leaves a running machine alone. One that was being resumed writes to the disk that
+// was made for that.
 func (t *takeover) cannotAdopt(ctx context.Context, err error) error {
-	t.s.log.ErrorContext(ctx, "cannot adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
+	t.s.log.ErrorContext(ctx, "adopt machine", "computer", t.r.ID, "name", t.r.Name, "err", err)
 	if t.r.State == holt.ComputerResuming {
-		if err := (memory{t.s}).settleResume(ctx, t.r, true); err != nil {
+		if err := t.s.pauser.settleResume(ctx, t.r, true); err != nil {
 			return err // the next daemon tries again
 		}
 	}
-	t.r.State, t.r.Reason = holt.ComputerRunning, "its machine cannot be taken over: "+err.Error()
+	t.r.State, t.r.Reason = holt.ComputerRunning, "the daemon cannot adopt its machine: "+err.Error()
 	return t.s.table.save(ctx, *t.r)
 }
 
-// goOn goes on, in the background, with the start or stop that a daemon
-// before this one began.
-func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error) error {
-	unlock, err := t.s.seats.lock(ctx, t.r.ID)
+func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context) error) error {
+	unlock, err := t.s.machines.lock(ctx, t.r.ID)
 	if err != nil {
 		return err
 	}
-	_, leave, err := t.s.gate.enter(ctx)
+	_, leave, err := t.s.shutdown.enter(ctx)
 	if err != nil {
 		unlock()
 		return err
@@ -244,15 +246,15 @@ func (t *takeover) goOn(ctx context.Context, finish func(context.Context) error)
 	go func() {
 		defer leave()
 		defer unlock()
-		if err := finish(t.s.gate.ctx); err != nil && t.s.gate.ctx.Err() == nil {
-			t.s.log.ErrorContext(ctx, "go on with what was begun", "computer", t.r.ID, "state", t.r.State, "err", err)
+		if err := finish(t.s.shutdown.ctx); err != nil && t.s.shutdown.ctx.Err() == nil {
+			t.s.log.ErrorContext(ctx, "finish interrupted call", "computer", t.r.ID, "state", t.r.State, "err", err)
 		}
 	}()
 	return nil
 }
 
-// finishStart waits for the guest of an adopted machine that was starting; one
-// that does not come up is ended. The computer's lock is held.
+// finishStart waits for the guest of an adopted machine that was starting, and ends one that does
+// not answer. The computer's lock is held.
 func (t *takeover) finishStart(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
 	defer cancel()

@@ -104,7 +104,7 @@ func TestResumingNotAdopted(t *testing.T) {
 	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, unwritten, m.disk, "digest") }))
 	w.r.State, w.r.disk = holt.ComputerPaused, unwritten
 	w.ok(w.table.save(ctx, *w.r))
-	w.ok((&making{s: w.Store, r: w.r, from: &m}).claimResume(ctx))
+	w.ok((&transition{s: w.Store, r: w.r, from: &m}).claimResume(ctx))
 	w.cfg.Engine, w.cfg.Dir = &mute{}, t.TempDir()
 	kept := func() record {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestResumingNotAdopted(t *testing.T) {
 		return r
 	}
 	r := kept()
-	w.ok((&takeover{making{s: w.Store, r: &r}}).run(ctx))
+	w.ok((&takeover{transition{s: w.Store, r: &r}}).run(ctx))
 	if r := kept(); r.State != holt.ComputerRunning || r.disk != m.next || !r.ungreeted || !strings.Contains(r.Reason, "does not answer") {
 		t.Errorf("%s writes to %s, want %s; greeting owed: %v; %q", r.State, r.disk, m.next, r.ungreeted, r.Reason)
 	}
@@ -129,7 +129,7 @@ func TestResumingNotAdopted(t *testing.T) {
 	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, foreign, "", "digest") }))
 	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(m.next) + ".qcow2", w.disks.path(foreign), w.disks.path(m.disk), ""} {
 		believed := disk == w.disks.path(m.next)
-		if err := (&takeover{making{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}); believed != (err == nil) || !believed && holt.CodeOf(err) != holt.Corrupt {
+		if err := (&takeover{transition{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}); believed != (err == nil) || !believed && holt.CodeOf(err) != holt.Corrupt {
 			t.Errorf("a machine that writes to %q: %v", disk, err)
 		}
 		if now := kept(); now.disk != m.next || r.disk != m.next {
@@ -179,7 +179,7 @@ func TestOneDamagedWorkspace(t *testing.T) {
 	half := snapshot{Snapshot: holt.Snapshot{ID: holt.NewSnapshotID(), Kind: holt.SnapshotManual, ComputerID: bad.ID, CreatedAt: w.began}, workspace: bad.workspaceID}
 	going := w.take(holt.SnapshotManual)
 	w.ok(w.snapshots.insert(ctx, w.disks, *bad, half, nil))
-	if ok, err := w.snapshots.condemn(ctx, going.ID, nil); !ok || err != nil {
+	if ok, err := w.snapshots.markDeleting(ctx, going.ID, nil); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { // of a computer that is no more
@@ -189,7 +189,7 @@ func TestOneDamagedWorkspace(t *testing.T) {
 	w.ok(w.table.insert(ctx, good, nil, func(string) bool { return false }, nothingWith))
 	w.r = good
 	other := w.take(holt.SnapshotManual)
-	if ok, err := w.snapshots.condemn(ctx, other.ID, nil); !ok || err != nil {
+	if ok, err := w.snapshots.markDeleting(ctx, other.ID, nil); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 

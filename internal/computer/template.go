@@ -17,32 +17,33 @@ import (
 	"holt"
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
+	"holt/internal/hosterror"
 	"holt/internal/image"
 )
 
-// template is an image together with the shape of a machine. Booted once and kept
-// as it was when it was ready, it is what new computers go on from.
+// template is an image and a shape. It is booted once, and a snapshot of the ready machine is kept,
+// from which new computers are resumed.
 //
-// Its snapshot is content of the image store: it belongs to no computer, and daemons
-// share it. What is on its way is the daemon's: a machine in the directory
-// [Config].Templates, which ends with the call that makes it, or with the next Open.
+// The snapshot belongs to the image store and is shared by daemons. While it is being made, its
+// machine is in a directory of [Config].Templates, and ends with the call that makes it, or with
+// the next Open.
 type template struct {
-	s   *Store
+	*Templates
 	img image.Image
 	r   record // of the computer that wants it: its shape
-	// background: nobody waits for it, so its machine gets what the host has to spare.
+	// background: no call waits for it, so its machine gets only spare resources.
 	background bool
 }
 
-// templateFormat goes into the key of every snapshot; it counts up when what
-// is done to a machine before it is kept changes.
+// templateFormat is part of the key of every snapshot. It is increased when what is done to a
+// machine before its snapshot changes.
 const templateFormat = 3
 
-// key names what the snapshot of a template depends on, beyond its root. What
-// else an engine's hardware is it checks itself, when a machine is to go on.
+// key identifies what the snapshot depends on besides the image. The engine itself checks its
+// hardware on a resume.
 func (t template) key() string {
 	b, err := json.Marshal([]any{
-		templateFormat, t.s.cfg.Engine.Name(), t.s.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
+		templateFormat, t.cfg.Engine.Name(), t.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
 	})
 	if err != nil {
 		panic(err) // strings and numbers
@@ -51,15 +52,15 @@ func (t template) key() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// snapshot returns the directory of the template's snapshot, which it has made if
-// there is none: then it takes as long as a boot until all is started. "": there
-// can be none now, so a computer has to boot. The error is that ctx has ended.
+// snapshot returns the directory of the snapshot, and makes it if there is none, which takes as
+// long as a boot. It returns "" if none can be made now: then the computer boots. The error is that
+// ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
-	if !t.s.able() {
+	if !t.canKeepTemplates() {
 		return "", nil
 	}
 	key := t.key()
-	if dir := t.s.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.s.unmade.recently(key) {
+	if dir := t.cfg.Images.Snapshot(t.img.Digest, key); dir != "" || t.failedBoots.recently(key) {
 		return dir, nil
 	}
 	dir, _, err := t.keep(ctx, false)
@@ -77,101 +78,101 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 }
 
 func (t template) notKept(err error) {
-	t.s.log.Warn("a template could not be kept booted: its computers boot", "template", t.img.Template, "err", err)
+	t.log.Warn("make template snapshot; its computers boot instead of resuming", "template", t.img.Template, "err", err)
 }
 
-// able tells whether the engine's machines can become snapshots of templates.
-func (s *Store) able() bool {
+// canKeepTemplates reports whether the engine supports template snapshots.
+func (s *registry) canKeepTemplates() bool {
 	caps := s.cfg.Engine.Capabilities()
 	return caps.MemorySnapshot && caps.RootDisk
 }
 
-// keep returns the directory of the template's snapshot, which it made if there was none. What could not
-// be made a while ago, as by whom it has waited for, it only tries with again. A boot that was cut off, see
-// [cutOff], says nothing of the template.
+// keep returns the directory of the snapshot; made reports that it made it. Without again it does
+// not retry a recent failure. A cancelled boot (see [cutOff]) does not count as a failure.
 func (t template) keep(ctx context.Context, again bool) (dir string, made bool, err error) {
 	key := t.key()
-	ctx, leave := t.s.gate.whileStarting(ctx)
+	ctx, leave := t.shutdown.whileStarting(ctx)
 	defer leave()
 	if t.background {
 		var done func()
-		ctx, done = t.s.preempt.background(ctx, key)
+		ctx, done = t.preempt.background(ctx, key)
 		defer done()
 	} else {
-		defer t.s.preempt.want(key)()
+		defer t.preempt.want(key)()
 	}
 	if ctx.Err() != nil {
 		return "", false, gone(ctx)
 	}
-	dir, err = t.s.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
-		if !again && t.s.unmade.recently(key) {
-			return errUnmade
+	dir, err = t.cfg.Images.MakeSnapshot(ctx, t.img.Digest, key, func(ctx context.Context, dir string) error {
+		if !again && t.failedBoots.recently(key) {
+			return errFailedBoot
 		}
 		began := time.Now()
-		err := t.make(ctx, dir, filepath.Join(t.s.cfg.Templates, key))
+		err := t.make(ctx, dir, filepath.Join(t.cfg.Templates, key))
 		made = err == nil
-		t.s.log.InfoContext(ctx, "template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
+		t.log.InfoContext(ctx, "template booted", "template", t.img.Template, "cpus", t.r.CPUs, "memory_mb", t.r.MemoryMB, "ms", time.Since(began).Milliseconds(), "ready", err == nil)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
 		return "", false, gone(ctx)
 	}
-	if err != nil && !errors.Is(err, errUnmade) && !cutOff(err) {
-		t.s.unmade.note(key)
+	if err != nil && !errors.Is(err, errFailedBoot) && !cutOff(err) {
+		t.failedBoots.note(key)
 	}
 	return dir, made, err
 }
 
-// cutOff tells whether a boot has ended since somebody else boots the template, or the daemon is to end.
+// cutOff reports whether a boot was cancelled by another boot of the template, or by the end of the
+// daemon.
 func cutOff(err error) bool { return errors.Is(err, errPreempted) || errors.Is(err, errDrained) }
 
-var errUnmade = holt.Errorf(holt.Unavailable, "it could not be booted a while ago")
+var errFailedBoot = holt.Errorf(holt.Unavailable, "the last boot of the template failed")
 
-// drop removes a snapshot that does not go on: the next computer's create makes another.
+// drop removes a snapshot that cannot be resumed. The next create makes another.
 func (t template) drop(ctx context.Context, why error) {
-	t.s.log.ErrorContext(ctx, "the snapshot of a template does not go on; it is removed, and the computer boots", "template", t.img.Template, "err", why)
-	if err := t.s.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
-		t.s.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
-		t.s.unmade.note(t.key())
+	t.log.ErrorContext(ctx, "resume from template snapshot; removing it and booting instead", "template", t.img.Template, "err", why)
+	if err := t.cfg.Images.DropSnapshot(ctx, t.img.Digest, t.key()); err != nil {
+		t.log.ErrorContext(ctx, "remove snapshot of template", "template", t.img.Template, "err", err)
+		t.failedBoots.note(t.key())
 	}
 }
 
-// make boots a machine in home, waits until it is ready, and leaves it in the directory
-// snapshot of dir. Whatever becomes of it, the machine is gone afterwards.
+// make boots a machine in home, waits until it is ready, and leaves its snapshot in dir. The
+// machine has ended afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
-	if err := t.s.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
+	if err := t.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
 		return err
 	}
 	defer func() {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		err = errors.Join(err, t.s.cfg.removeMachine(late, home))
+		err = errors.Join(err, t.cfg.removeMachine(late, home))
 	}()
 	disk := filepath.Join(dir, image.SnapshotDisk)
-	if err := t.s.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
-		return HostError(err)
+	if err := t.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
+		return hosterror.Full(err)
 	}
-	if err := errors.Join(t.s.cfg.point("template/start"), t.s.gate.mayStart()); err != nil {
+	if err := errors.Join(t.cfg.failpoint("template/start"), t.shutdown.mayStart()); err != nil {
 		return err
 	}
-	vm, err := t.s.cfg.Engine.Start(ctx, machine.Spec{
+	vm, err := t.cfg.Engine.Start(ctx, machine.Spec{
 		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
 		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true, Background: t.background,
 	})
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
 	defer func() {
 		err = errors.Join(err, vm.Kill())
 		vm.Release()
 	}()
-	if link, err := t.s.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
+	if link, err := t.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
 		return err
 	} else if link != nil {
 		defer link.Release()
 	}
-	if err = t.s.cfg.point("template/ready"); err == nil {
-		err = t.ripen(ctx, vm)
+	if err = t.cfg.failpoint("template/ready"); err == nil {
+		err = t.awaitReady(ctx, vm)
 	}
 	var down unready
 	if errors.As(err, &down) {
@@ -181,28 +182,28 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		tail, _ := tailOf(vm.Console(), 4<<10)
 		e := holt.Errorf(holt.CodeOf(err), "boot template %s: %w; the end of its console: %s", t.img.Template, err, tail)
 		if e.Code == holt.Timeout {
-			e = e.WithHint("a slow, overloaded or full host needs longer; its image stays, and computers of it boot")
+			e = e.WithHint("the host may be slow, overloaded or out of space; the image stays, and its computers boot instead of resuming")
 		}
 		return e
 	}
-	if err := t.s.cfg.point("template/memory"); err != nil {
+	if err := t.cfg.failpoint("template/memory"); err != nil {
 		return err
 	}
 	kept := filepath.Join(dir, "snapshot")
 	_, err = vm.Snapshot(ctx, machine.SnapshotSpec{Dir: kept, Disk: filepath.Join(dir, "unused.qcow2"), End: true, Durable: true})
 	if err != nil {
-		return HostError(err)
+		return hosterror.Full(err)
 	}
-	if err := t.s.cfg.point("template/keep"); err != nil {
+	if err := t.cfg.failpoint("template/keep"); err != nil {
 		return err
 	}
 	return os.Rename(disk, filepath.Join(kept, image.SnapshotDisk))
 }
 
-// ripen waits until a template's machine is ready. No workspace is served to it: who looks
-// into that waits until a computer goes on from here.
-func (t template) ripen(ctx context.Context, vm machine.Machine) error {
-	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+// awaitReady waits until a template's machine is ready. Its workspace is not served: programs that
+// access it wait until a computer is resumed.
+func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
+	bounded, cancel := context.WithTimeout(ctx, t.cfg.Limits.Boot)
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
 	var watch sync.WaitGroup
@@ -226,12 +227,12 @@ func (t template) ripen(ctx context.Context, vm machine.Machine) error {
 		return unready(is.Unready)
 	}
 	if is.State != "running" && is.State != "degraded" {
-		return holt.Errorf(holt.Unavailable, "its init says that it is %q", is.State)
+		return holt.Errorf(holt.Unavailable, "its init reports the state %q", is.State)
 	}
 	return nil
 }
 
-// unready are units that have to be up before a computer is ready, and are not.
+// unready are required units that did not start.
 type unready []agent.Unit
 
 func (u unready) Error() string {
@@ -240,7 +241,7 @@ func (u unready) Error() string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "%s did not come up, it is %s", one.Name, one.State)
+		fmt.Fprintf(&b, "%s did not start: it is %s", one.Name, one.State)
 		if one.Log != "" {
 			fmt.Fprintf(&b, "; the end of its log:\n%s", one.Log)
 		}
@@ -248,10 +249,9 @@ func (u unready) Error() string {
 	return b.String()
 }
 
-// explain is the error for who waits for the template.
 func (u unready) explain(template string) error {
 	return holt.Errorf(holt.Unavailable, "boot template %s: %w", template, u).
-		WithHint("its image stays, and computers of it boot; mend the recipe and build it again")
+		WithHint("fix the recipe and build it again; until then its computers boot instead of resuming")
 }
 
 func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readiness, err error) {
@@ -273,15 +273,14 @@ func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readi
 	}); err != nil {
 		return is, err
 	}
-	limit := t.s.cfg.Limits.Boot
+	limit := t.cfg.Limits.Boot
 	if end, ok := ctx.Deadline(); ok {
 		limit = time.Until(end) * 9 / 10 // the rest is for it to say what is not ready
 	}
 	return client.Ready(ctx, t.img.Units, limit)
 }
 
-// removeMachine ends the machine in a directory, whether this daemon knows it or
-// not, and removes the directory.
+// removeMachine ends the machine in a directory and removes the directory.
 func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -295,7 +294,7 @@ func (c *Config) removeMachine(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tidyTemplates ends what a killed daemon was making. What it cannot, who makes the same tries again.
+// tidyTemplates ends interrupted boots of templates.
 func (c *Config) tidyTemplates(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Templates)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -303,26 +302,25 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
-			c.Log.Error("end the boot of a template that was cut off", "directory", e.Name(), "err", err)
+			c.Log.Error("end interrupted boot of template", "directory", e.Name(), "err", err)
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return HostError(os.MkdirAll(c.Templates, 0o700))
+	return hosterror.Full(os.MkdirAll(c.Templates, 0o700))
 }
 
-// unmade are the keys of snapshots that could not be made. Others that want one
-// do not wait for the same again.
-type unmade struct {
+// failedBoots are the keys of snapshots that could not be made recently.
+type failedBoots struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// remakeAfter is when it is tried again.
+// remakeAfter is when a failed boot is retried.
 const remakeAfter = 10 * time.Minute
 
-func (u *unmade) note(key string) {
+func (u *failedBoots) note(key string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.since == nil {
@@ -331,7 +329,7 @@ func (u *unmade) note(key string) {
 	u.since[key] = time.Now()
 }
 
-func (u *unmade) recently(key string) bool {
+func (u *failedBoots) recently(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at, ok := u.since[key]

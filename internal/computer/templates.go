@@ -15,16 +15,19 @@ import (
 	"holt/internal/image"
 )
 
-// Templates are what computers are made of: each is booted once and kept.
-type Templates struct{ s *Store }
+// Templates is the templates that computers are created from, and their snapshots.
+type Templates struct {
+	*registry
+	makeRoom    func(ctx context.Context, do func() error) error
+	failedBoots failedBoots
+	preempt     preemption
+}
 
-// Templates returns the templates.
-func (s *Store) Templates() *Templates { return &Templates{s} }
+func (s *Store) Templates() *Templates { return s.templates }
 
-// List returns every template known, built or not. Ready are the shapes that computers go on from now: what was
-// kept for another engine is none.
+// List returns all templates, built or not. Ready are the shapes with a snapshot for this engine.
 func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
-	all, err := t.s.cfg.Images.List()
+	all, err := t.cfg.Images.List()
 	if err != nil {
 		return nil, err
 	}
@@ -32,31 +35,31 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 		if len(shown.Ready) == 0 {
 			continue
 		}
-		img, err := t.s.cfg.Images.Get(ctx, shown.Digest)
+		img, err := t.cfg.Images.Get(ctx, shown.Digest)
 		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
 			one, wrong := t.of(img, shape)
-			return err != nil || wrong != nil || !t.s.able() || !t.s.cfg.Images.HasSnapshot(shown.Digest, one.key())
+			return err != nil || wrong != nil || !t.canKeepTemplates() || !t.cfg.Images.HasSnapshot(shown.Digest, one.key())
 		})
 	}
 	return all, nil
 }
 
-// Boot has a template booted in a shape and kept, unless it is already, and returns its image; ref may be
-// its digest. Zero fields of the shape are those of a computer that is created without them. Its key is
-// for nothing: to be asked again is no harm.
+// Boot makes the snapshot of a template in a shape, unless it exists, and returns the image; ref
+// may be its digest. Zero fields of the shape are the defaults of a computer. The idempotency key
+// is ignored: a repeat is harmless.
 //
 // Errors: InvalidArgument (the shape), NotFound (the template), Unavailable when a service does not
-// come up, TooMany (the host has no memory for it), OutOfSpace, Unsupported by an engine whose machines cannot be kept.
+// start, TooMany (the host has no memory for it), OutOfSpace, Unsupported (by the engine).
 func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
-	ctx, leave, err := t.s.gate.enter(ctx)
+	ctx, leave, err := t.shutdown.enter(ctx)
 	if err != nil {
 		return holt.Image{}, err
 	}
 	defer leave()
-	if !t.s.able() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s has no machines that could be kept", t.s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+	if !t.canKeepTemplates() {
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s does not support template snapshots", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
-	img, err := t.s.cfg.pick(ctx, ref)
+	img, err := t.cfg.pick(ctx, ref)
 	if err != nil {
 		return holt.Image{}, err
 	}
@@ -64,7 +67,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	err = t.s.withRoom(ctx, func() error { return one.boot(ctx) })
+	err = t.makeRoom(ctx, func() error { return one.boot(ctx) })
 	if ctx.Err() != nil {
 		return holt.Image{}, gone(ctx)
 	}
@@ -72,17 +75,17 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	if now, err := t.s.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+	if now, err := t.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
 		img = now
 	}
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
 	return img.Image, nil
 }
 
-// boot has it booted and kept, unless it is; TooMany if the host has no memory for that.
+// boot makes the snapshot unless it exists; TooMany if the host has no memory for it.
 func (t template) boot(ctx context.Context) error {
-	if !t.s.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
-		leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
+	if !t.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
+		leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
 		if err != nil {
 			return err
 		}
@@ -95,31 +98,30 @@ func (t template) boot(ctx context.Context) error {
 // of is a template in a shape.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
 	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
-	return template{s: t.s, img: img, r: r}, CheckShape(shape)
+	return template{Templates: t, img: img, r: r}, CheckShape(shape)
 }
 
-// tried records that nobody else needs to boot it, unless it was the host that kept it from booting.
+// tried records that the boot was tried, unless the host prevented it.
 func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 	if code := holt.CodeOf(err); code == holt.OutOfSpace || code == holt.TooMany || code == holt.Timeout || cutOff(err) {
 		return
 	}
-	if err := t.s.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
-		t.s.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
+	if err := t.cfg.Images.Booted(ctx, img.Template, img.Digest); err != nil {
+		t.log.WarnContext(ctx, "record that a template was booted", "template", img.Template, "err", err)
 	}
 }
 
-// renew boots, one after the other and behind all else that the host does, what nobody has booted since
-// it was built, and what was kept but would not go on as it is now: of another build of its
-// template, or with another guest agent or engine. What the host has no memory for waits until it has.
+// renew makes, one by one at low priority, the snapshots of newly built templates and of those
+// whose build, guest agent or engine has changed. Those that the host has no memory for wait.
 func (t *Templates) renew(ctx context.Context) {
-	if t.s.cfg.Renew <= 0 || !t.s.able() {
+	if t.cfg.Renew <= 0 || !t.canKeepTemplates() {
 		return
 	}
 	wait := func() (ended bool) {
 		select {
 		case <-ctx.Done():
 			return true
-		case <-time.After(t.s.cfg.Renew):
+		case <-time.After(t.cfg.Renew):
 			return false
 		}
 	}
@@ -128,7 +130,7 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 	all, err := t.stale(ctx)
 	if err != nil {
-		t.s.log.ErrorContext(ctx, "look for templates to boot", "err", err)
+		t.log.ErrorContext(ctx, "list templates to boot", "err", err)
 	}
 	for ended := false; len(all) > 0 && !ended; {
 		if all = slices.DeleteFunc(all, func(one *staleTemplate) bool { return t.renewOne(ctx, one) }); len(all) > 0 {
@@ -137,17 +139,17 @@ func (t *Templates) renew(ctx context.Context) {
 	}
 }
 
-// renewTries is how often one is booted that does not come up in time, as on a host with much else to do.
+// renewTries bounds boots of a template that time out, as on a busy host.
 const renewTries = 3
 
-// renewOne boots one, unless there is no memory for it now: then it is false, as when it is to be tried again.
+// renewOne makes one snapshot; false if it has to be tried again.
 func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool) {
 	if ctx.Err() != nil {
 		return true
 	}
-	leave, err := t.s.table.room.reserve(ctx, t.s.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
+	leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
 	if err != nil {
-		t.s.log.Debug("a template is not booted yet", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
+		t.log.Debug("boot of template postponed", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
 		return false
 	}
 	defer leave()
@@ -166,10 +168,10 @@ func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool
 	return holt.CodeOf(err) != holt.Timeout || one.tries == renewTries
 }
 
-// formerAge is by how much what was renewed counts as unused for longer: it goes before any other.
+// formerAge is added to the age of a replaced snapshot, so that it is removed first.
 const formerAge = 13 * 24 * time.Hour
 
-// setUsed sets when a snapshot was used last, if it is there.
+// setUsed sets when a snapshot was last used, if it exists.
 func setUsed(dir string, at time.Time) error {
 	err := os.Chtimes(filepath.Join(dir, image.SnapshotRecord), at, at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +180,7 @@ func setUsed(dir string, at time.Time) error {
 	return err
 }
 
-// staleTemplate is one that is to be booted.
+// staleTemplate is a template whose snapshot is missing or out of date.
 type staleTemplate struct {
 	template
 	former string // directory of what was kept of it before; "": nothing was
@@ -186,9 +188,9 @@ type staleTemplate struct {
 	tries  int // how often it was booted
 }
 
-// stale returns what is to be booted, what was used last first.
+// stale returns those, the most recently used first.
 func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error) {
-	kept, err := t.s.cfg.Images.Kept()
+	kept, err := t.cfg.Images.Kept()
 	if err != nil {
 		return nil, err
 	}
@@ -197,13 +199,13 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 		known[k.Key] = true
 	}
 	add := func(name string, shape holt.Shape, former string, used time.Time) {
-		img, err := t.s.cfg.Images.Get(ctx, name)
+		img, err := t.cfg.Images.Get(ctx, name)
 		if err != nil {
 			return // it was deleted, or a create says why
 		}
 		one, err := t.of(img, shape)
 		if err != nil { // it was kept by a larger host
-			if former == "" { // or nobody takes what was asked for
+			if former == "" { // or no computer can have this shape
 				t.tried(ctx, img, nil)
 			}
 			return
@@ -216,7 +218,7 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 			t.tried(ctx, img, nil)
 		}
 	}
-	unbooted, err := t.s.cfg.Images.Unbooted()
+	unbooted, err := t.cfg.Images.Unbooted()
 	for _, u := range unbooted {
 		add(u.Template, u.Shape, "", time.Time{})
 	}

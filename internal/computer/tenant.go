@@ -6,90 +6,22 @@ import (
 	"strings"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
-// TenantSchema says whose computers are and what they descend from, and makes the table of what tenants may have.
-const TenantSchema = `
-ALTER TABLE computer ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
-ALTER TABLE computer ADD COLUMN lineage TEXT NOT NULL DEFAULT ''; -- ids of all that it was forked from, also of those that are gone, a space before each
-UPDATE computer SET lineage = coalesce((
-	WITH RECURSIVE up (id, n) AS (SELECT computer.parent, 1 UNION SELECT p.parent, n + 1 FROM up JOIN computer p ON p.id = up.id WHERE p.parent <> '')
-	SELECT group_concat(' ' || id, '') FROM up), '') WHERE parent <> '';
-CREATE TABLE tenant_limit ( -- 0: no limit
-	tenant    TEXT PRIMARY KEY,
-	computers INTEGER NOT NULL,
-	running   INTEGER NOT NULL,
-	memory_mb INTEGER NOT NULL,
-	disk_mb   INTEGER NOT NULL,
-	run_ms    INTEGER NOT NULL
-) WITHOUT ROWID;
-`
-
-// TenantNameSchema makes the names of computers unique in each tenant, and not among all.
-const TenantNameSchema = `
-CREATE TABLE computer_anew (
-	id             TEXT PRIMARY KEY,
-	name           TEXT NOT NULL,
-	template       TEXT NOT NULL,
-	image          TEXT NOT NULL,        -- digest of the root its disk is laid over; '' without a root disk
-	state          TEXT NOT NULL,
-	reason         TEXT NOT NULL DEFAULT '',
-	engine         TEXT NOT NULL,
-	cpus           INTEGER NOT NULL,
-	memory_mb      INTEGER NOT NULL,
-	disk_mb        INTEGER NOT NULL,
-	workspace      TEXT NOT NULL UNIQUE, -- id
-	workspace_name TEXT NOT NULL,
-	owned          INTEGER NOT NULL,     -- the workspace was made with the computer and goes with it
-	created        INTEGER NOT NULL,
-	started        INTEGER NOT NULL DEFAULT 0,
-	boot_ms        INTEGER NOT NULL DEFAULT 0,
-	disk           TEXT NOT NULL DEFAULT '',        -- the one it writes to; '' without a root disk
-	snapshot         TEXT NOT NULL DEFAULT '',        -- its last one, or the one that it came from
-	parent         TEXT NOT NULL DEFAULT '',        -- the computer that it was forked from
-	parent_snapshot  TEXT NOT NULL DEFAULT '',        -- and the snapshot
-	call           TEXT NOT NULL DEFAULT '',        -- idempotency key of the call that forked it
-	ungreeted      INTEGER NOT NULL DEFAULT 0,
-	back_to        INTEGER NOT NULL DEFAULT 0,      -- when that snapshot was taken, until the guest has said which runs go on
-	parent_was     TEXT NOT NULL DEFAULT '',
-	idle_ms        INTEGER NOT NULL DEFAULT 900000, -- idle timeout, milliseconds; negative: never
-	used           INTEGER NOT NULL DEFAULT 0,      -- last use, to a minute; 0: not known
-	paused_by      TEXT NOT NULL DEFAULT '',        -- who paused it last, or was about to
-	woken_by       TEXT NOT NULL DEFAULT '',
-	woken          INTEGER NOT NULL DEFAULT 0,
-	wake_ms        INTEGER NOT NULL DEFAULT 0,
-	job            TEXT NOT NULL DEFAULT '',        -- id of the job that it is for
-	wish_cpus      INTEGER NOT NULL DEFAULT 0,      -- from the next start on, or once they are added; 0: those that it has
-	wish_memory_mb INTEGER NOT NULL DEFAULT 0,      -- likewise
-	growing        INTEGER NOT NULL DEFAULT 0,      -- what can be added to its machine while that runs is still to be added, or its guest to be told
-	tenant         TEXT NOT NULL DEFAULT 'default',
-	lineage        TEXT NOT NULL DEFAULT '',        -- ids of all that it was forked from, also of those that are gone, a space before each
-	workspace_mb   INTEGER NOT NULL DEFAULT 0       -- MiB, of a workspace that goes with the computer; 0: it has no bound, or another's
-) WITHOUT ROWID;
-INSERT INTO computer_anew (` + tenantNameColumns + `) SELECT ` + tenantNameColumns + ` FROM computer;
-DROP TABLE computer;
-ALTER TABLE computer_anew RENAME TO computer;
-CREATE UNIQUE INDEX computer_name ON computer (tenant, name);
-CREATE INDEX computer_job ON computer (job) WHERE job <> '';
-`
-
-const tenantNameColumns = `id, name, template, image, state, reason, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created, started, boot_ms,
-	disk, snapshot, parent, parent_snapshot, call, ungreeted, back_to, parent_was, idle_ms, used, paused_by, woken_by, woken, wake_ms, job,
-	wish_cpus, wish_memory_mb, growing, tenant, lineage, workspace_mb`
-
-// ofTenant is the condition that what belongs to a computer is a tenant's: parameter n, where ” is any.
+// ofTenant is the condition that a row's computer belongs to the tenant in parameter n; ” is any.
 func ofTenant(n int) string {
 	return fmt.Sprintf(`(?%[1]d = '' OR computer IN (SELECT id FROM computer WHERE tenant = ?%[1]d))`, n)
 }
 
-// kin is the part of a record with whose the computer is.
-type kin struct {
-	lineage string // see [TenantSchema]
+// ancestry is the part of a record with the computer's ancestors.
+type ancestry struct {
+	lineage string // ids of all ancestors, a space before each
 }
 
-// belongs says, as part of a transaction, whose a computer that is made is, and what it descends from. A fork is its
-// parent's, whoever asks for it: who forks does not get round limits.
+// belongs sets the tenant and the ancestors of a new computer, as part of a transaction. A fork
+// belongs to its parent's tenant, whoever makes it, so that a fork does not evade limits.
 func (r *record) belongs(tx *db.Tx) error {
 	if r.Tenant == "" {
 		r.Tenant = holt.DefaultTenant
@@ -103,36 +35,36 @@ func (r *record) belongs(tx *db.Tx) error {
 	})
 }
 
-// runsNow is true of a computer that has a machine, or is about to: also of one that a restore takes through a pause.
+// runsNow selects computers that have a machine or are about to; also those that a restore has
+// paused.
 const runsNow = `(state NOT IN ('paused', 'stopped', 'failed') OR id IN (SELECT computer FROM restore WHERE ran))`
 
-// portion is what one computer has of what tenants have limits for.
-type portion struct {
+// allotment is what one computer uses of what tenants have limits for.
+type allotment struct {
 	name           string
 	running        bool
 	memory, diskMB int64 // memory whether it runs or not
 }
 
-// portion is what a computer takes when it is what its record says.
-func (r *record) portion() portion {
+// allotment is what a computer takes when it is what its record says.
+func (r *record) allotment() allotment {
 	_, wanted := r.wanted()
 	asleep := r.State == holt.ComputerPaused || r.State == holt.ComputerStopped || r.State == holt.ComputerFailed
-	return portion{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
+	return allotment{r.Name, !asleep, int64(max(wanted, r.MemoryMB)), int64(r.DiskSizeMB + r.WorkspaceSizeMB)}
 }
 
-// memoryMB is what it has of the memory.
-func (s portion) memoryMB() int64 {
+func (s allotment) memoryMB() int64 {
 	if !s.running {
 		return 0
 	}
 	return s.memory
 }
 
-// portions returns what the computers of a tenant have, but for one.
-func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, of *portion, err error) {
+// allotments returns those of a tenant's computers, with one apart.
+func allotments(tx *db.Tx, tenant string, but holt.ComputerID) (others []allotment, of *allotment, err error) {
 	err = tx.Query(`SELECT id, name, `+runsNow+`, max(memory_mb, wish_memory_mb), disk_mb + workspace_mb FROM computer WHERE tenant = ? ORDER BY memory_mb DESC, name`,
 		[]any{tenant}, func(row *db.Row) error {
-			one := portion{row.Text(1), row.Int64(2) != 0, row.Int64(3), row.Int64(4)}
+			one := allotment{row.Text(1), row.Int64(2) != 0, row.Int64(3), row.Int64(4)}
 			if row.Text(0) == string(but) {
 				of = &one
 				return nil
@@ -143,13 +75,14 @@ func portions(tx *db.Tx, tenant string, but holt.ComputerID) (others []portion, 
 	return others, of, err
 }
 
-// admit says, as part of the transaction that writes it down, whether a computer may become what r says: what makes,
-// starts, resumes, forks, restores and resizes computers passes here and nowhere else. Only what it takes more than
-// before is looked at, so nothing that is there stops being allowed when a limit is lowered.
+// admit checks, as part of the transaction that records it, whether a computer may become what r
+// says. All that create, start, resume, fork, restore and resize computers call it. Only an
+// increase is checked, so that a lowered limit does not forbid what exists.
 //
-// Errors: TooMany, by a limit of its tenant, an exhausted budget, or for want of the host's memory (see [room]).
+// Errors: TooMany, by a limit of its tenant, an exhausted budget, or for lack of host memory (see
+// [room]).
 func (t table) admit(tx *db.Tx, r record) error {
-	others, was, err := portions(tx, r.Tenant, r.ID)
+	others, was, err := allotments(tx, r.Tenant, r.ID)
 	if err != nil {
 		return err
 	}
@@ -157,16 +90,16 @@ func (t table) admit(tx *db.Tx, r record) error {
 	if err != nil {
 		return err
 	}
-	is := r.portion()
+	is := r.allotment()
 	if was != nil && was.running && r.State == holt.ComputerPaused {
 		is.running = true // a restore takes it through a pause
 	}
-	var before portion
+	var before allotment
 	if was != nil {
 		before = *was
 	}
 	if is.running && !before.running {
-		if err := solvent(tx, r); err != nil {
+		if err := checkBudgets(tx, r); err != nil {
 			return err
 		}
 	}
@@ -177,10 +110,10 @@ func (t table) admit(tx *db.Tx, r record) error {
 		return 0
 	}
 	for _, d := range []dimension{
-		{"max-computers", "computer", "", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(portion) int64 { return 1 }},
-		{"max-running", "running computer", "", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s portion) int64 { return one(s.running) }},
-		{"max-memory-mb", "", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), portion.memoryMB},
-		{"max-disk-mb", "", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s portion) int64 { return s.diskMB }},
+		{"max-computers", "computer", "", "delete one", int64(limit.MaxComputers), one(was != nil), 1, func(allotment) int64 { return 1 }},
+		{"max-running", "running computer", "", "pause or stop one", int64(limit.MaxRunning), one(before.running), one(is.running), func(s allotment) int64 { return one(s.running) }},
+		{"max-memory-mb", "", "MiB of memory", "pause or stop one", limit.MaxMemoryMB, before.memoryMB(), is.memoryMB(), allotment.memoryMB},
+		{"max-disk-mb", "", "MiB of disks", "delete one", limit.MaxDiskMB, before.diskMB, is.diskMB, func(s allotment) int64 { return s.diskMB }},
 	} {
 		if err := d.admit(r, others); err != nil {
 			return err
@@ -192,16 +125,16 @@ func (t table) admit(tx *db.Tx, r record) error {
 	return nil
 }
 
-// dimension is one thing that a tenant has a limit for.
+// dimension is one limit of a tenant.
 type dimension struct {
 	flag           string
 	noun, unit     string // which of both: what is counted, or measured
 	hint           string
 	limit, was, is int64
-	of             func(portion) int64
+	of             func(allotment) int64
 }
 
-// most says how much there may be.
+// most is the limit with its unit.
 func (d dimension) most() string {
 	if d.unit != "" {
 		return fmt.Sprintf("%d %s", d.limit, d.unit)
@@ -209,8 +142,8 @@ func (d dimension) most() string {
 	return holt.CountOf(d.limit, d.noun)
 }
 
-// admit refuses what takes more than before, and more than there may be.
-func (d dimension) admit(r record, others []portion) error {
+// admit refuses an increase beyond the limit.
+func (d dimension) admit(r record, others []allotment) error {
 	if d.limit == 0 || d.is <= d.was {
 		return nil
 	}
@@ -228,13 +161,13 @@ func (d dimension) admit(r record, others []portion) error {
 	if used-d.was+d.is <= d.limit {
 		return nil
 	}
-	e := holt.Errorf(holt.TooMany, "the tenant %s may have %s and has %d%s; this takes %d more", tenant, d.most(), used, namesOf(by), d.is-d.was).
+	e := holt.Errorf(holt.TooMany, "the tenant %s is limited to %s and has %d%s; this needs %d more", tenant, d.most(), used, namesOf(by), d.is-d.was).
 		WithHint("%s, or raise the limit: holt limit set --tenant %s --%s N", d.hint, tenant, d.flag)
 	e.Detail = holt.LimitReached{Tenant: tenant, Limit: strings.ReplaceAll(d.flag, "-", "_"), Max: d.limit, Used: used, Asked: d.is - d.was}
 	return e
 }
 
-// namesOf says who has something.
+// namesOf lists a few names in parentheses.
 func namesOf(names []string) string {
 	const most = 5
 	switch {
@@ -246,7 +179,6 @@ func namesOf(names []string) string {
 	return " (" + strings.Join(names, ", ") + ")"
 }
 
-// limitOf returns what a tenant may have.
 func limitOf(tx *db.Tx, tenant string) (l holt.Limit, err error) {
 	l.Tenant = tenant
 	err = tx.Query(`SELECT computers, running, memory_mb, disk_mb, run_ms FROM tenant_limit WHERE tenant = ?`, []any{tenant}, func(row *db.Row) error {
@@ -256,18 +188,17 @@ func limitOf(tx *db.Tx, tenant string) (l holt.Limit, err error) {
 	return l, err
 }
 
-// TenantLimits are what the computers of tenants may have together.
-type TenantLimits struct{ s *Store }
+// TenantLimits is the limits of tenants for all their computers together.
+type TenantLimits struct{ *registry }
 
-// TenantLimits returns those of all tenants.
-func (s *Store) TenantLimits() *TenantLimits { return &TenantLimits{s} }
+func (s *Store) TenantLimits() *TenantLimits { return s.tenantLimits }
 
-// Get returns what a tenant may have and has. A tenant of which nothing is known has no limits.
+// Get returns the limits of a tenant and what it uses. An unknown tenant has no limits.
 func (t *TenantLimits) Get(ctx context.Context, tenant string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err
 	}
-	err = read(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = read(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		l, err = limitAndUse(tx, tenant)
 		return err
 	})
@@ -279,7 +210,7 @@ func limitAndUse(tx *db.Tx, tenant string) (holt.Limit, error) {
 	if err != nil {
 		return l, err
 	}
-	all, _, err := portions(tx, tenant, "")
+	all, _, err := allotments(tx, tenant, "")
 	for _, s := range all {
 		l.Used.Computers++
 		l.Used.DiskMB += s.diskMB
@@ -291,9 +222,10 @@ func limitAndUse(tx *db.Tx, tenant string) (holt.Limit, error) {
 	return l, err
 }
 
-// List returns those of tenants that have limits or computers, and of the default one, in the order of their names.
+// List returns those of the default tenant and of all tenants with limits or computers, sorted by
+// name.
 func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) {
-	err = read(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = read(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		var names []string
 		err := tx.Query(`SELECT tenant FROM tenant_limit UNION SELECT tenant FROM computer UNION SELECT ? ORDER BY 1`, []any{holt.DefaultTenant}, func(row *db.Row) error {
 			names = append(names, row.Text(0))
@@ -312,23 +244,23 @@ func (t *TenantLimits) List(ctx context.Context) (list []holt.Limit, err error) 
 	return list, err
 }
 
-// Set changes what a tenant may have, at once. What it has already it keeps.
+// Set changes the limits of a tenant at once. What exists stays.
 //
-// Errors: InvalidArgument, Forbidden (to whoever is no admin), TooMany tenants.
+// Errors: InvalidArgument, Forbidden (the caller is no admin), TooMany tenants.
 func (t *TenantLimits) Set(ctx context.Context, tenant string, change holt.LimitChange, key string) (l holt.Limit, err error) {
 	if tenant, err = holt.ParseTenant(tenant); err != nil {
 		return l, err
 	}
 	if a, _ := holt.ActorOf(ctx); !a.Admin() {
-		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use one with the scope admin")
+		return l, holt.Errorf(holt.Forbidden, "this token cannot change limits").WithHint("use a token with the scope admin")
 	}
-	return Once(ctx, t.s.cfg.Keys, Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *Claim) (holt.Limit, error) {
+	return idempotency.Once(ctx, t.cfg.Keys, idempotency.Call[holt.Limit]{Key: key, Method: "limit.set", Request: []any{tenant, change}, Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Limit, error) {
 		return t.set(ctx, tenant, change)
 	}})
 }
 
 func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.LimitChange) (l holt.Limit, err error) {
-	err = writeSync(ctx, t.s.cfg.DB, func(tx *db.Tx) error {
+	err = writeSync(ctx, t.cfg.DB, func(tx *db.Tx) error {
 		if l, err = limitAndUse(tx, tenant); err != nil {
 			return err
 		}
@@ -342,7 +274,7 @@ func (t *TenantLimits) set(ctx context.Context, tenant string, change holt.Limit
 			tenant, l.MaxComputers, l.MaxRunning, l.MaxMemoryMB, l.MaxDiskMB, l.MaxRunMS)
 	})
 	if err == nil {
-		t.s.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
+		t.log.InfoContext(ctx, "limits changed", "tenant", tenant, "max_computers", l.MaxComputers, "max_running", l.MaxRunning,
 			"max_memory_mb", l.MaxMemoryMB, "max_disk_mb", l.MaxDiskMB, "max_run_ms", l.MaxRunMS)
 	}
 	return l, err
@@ -352,5 +284,5 @@ func orTooMany(err error) error {
 	if err != nil {
 		return err
 	}
-	return holt.Errorf(holt.TooMany, "%d tenants have limits; no more are allowed", holt.MaxTenants)
+	return holt.Errorf(holt.TooMany, "%d tenants have limits, which is the maximum", holt.MaxTenants)
 }

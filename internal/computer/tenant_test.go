@@ -2,15 +2,14 @@ package computer
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
-	"holt/internal/store/db"
 )
 
 // makes puts a computer on record as a create or a fork does; "" is no parent.
@@ -39,7 +38,7 @@ func ptr[T any](v T) *T { return &v }
 // TestLimits: what takes more than a tenant may have is refused, and says by what; what is there stays.
 func TestLimits(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.r.MemoryMB, w.r.DiskSizeMB = 1024, 4096
 	w.ok(w.table.save(t.Context(), *w.r))
 	ctx := t.Context()
@@ -61,7 +60,7 @@ func TestLimits(t *testing.T) {
 	// Memory: only of those that run.
 	w.limits(holt.LimitChange{MaxMemoryMB: ptr(int64(1024 + 511))})
 	_, err := w.makes(ctx, "bohr", "", nil)
-	refused(err, "the tenant default may have 1535 MiB of memory and has 1024 (einstein)", "512 more", "--max-memory-mb")
+	refused(err, "the tenant default is limited to 1535 MiB of memory and has 1024 (einstein)", "512 more", "--max-memory-mb")
 	w.r.State = holt.ComputerStopped
 	w.ok(w.table.save(ctx, *w.r))
 	bohr, err := w.makes(ctx, "bohr", "", nil)
@@ -77,9 +76,9 @@ func TestLimits(t *testing.T) {
 	bohr.State = holt.ComputerRunning
 	w.ok(w.table.saveAdmitted(ctx, bohr))
 	bohr.DiskSizeMB++
-	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this takes 1 more")
+	refused(w.table.saveAdmitted(ctx, bohr), "10 MiB of disks and has 5096 (bohr, einstein)", "this needs 1 more")
 	_, err = w.makes(ctx, "curie", "", nil)
-	refused(err, "may have 1 computer and has 2")
+	refused(err, "is limited to 1 computer and has 2")
 	// Of others' limits a tenant knows nothing; a fork is its parent's, whoever forks.
 	ctxA := holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: "team-a"})
 	curie, err := w.makes(ctxA, "curie", "", nil)
@@ -102,7 +101,7 @@ func TestLimits(t *testing.T) {
 // TestLimitOfResume: a paused computer for whose machine there is no place stays paused, and goes on once there is.
 func TestLimitOfResume(t *testing.T) {
 	w, _, _ := paused(t)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.limits(holt.LimitChange{MaxRunning: ptr(1)})
 	bohr, err := w.makes(t.Context(), "bohr", "", nil)
 	w.ok(err)
@@ -121,7 +120,7 @@ func TestLimitOfResume(t *testing.T) {
 // TestLastPlace: of many that come at once exactly as many are let in as there are places.
 func TestLastPlace(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys = NewKeys(w.cfg.DB)
+	w.cfg.Keys = idempotency.New(w.cfg.DB)
 	w.limits(holt.LimitChange{MaxComputers: ptr(4), MaxMemoryMB: ptr(int64(4 * 512))})
 	var in atomic.Int32
 	var all sync.WaitGroup
@@ -143,49 +142,11 @@ func TestLastPlace(t *testing.T) {
 	}
 }
 
-// TestLineage: computers of an earlier program know what they descend from.
-func TestLineage(t *testing.T) {
-	before := []string{Schema, RunSchema, DiskSchema, TerminalSchema, SnapshotSchema, KeptSchema, RestoreSchema, FlattenSchema, GreetSchema, OutputSchema, IdentitySchema, BackSchema, LineageSchema, IdleSchema, ScheduleSchema, JobSchema, NetworkSchema, ResizeSchema}
-	path := filepath.Join(t.TempDir(), "holt.db")
-	d, err := db.Open(path, before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = d.Write(t.Context(), func(tx *db.Tx) error {
-		for _, r := range [][2]string{{"a", ""}, {"b", "a"}, {"c", "b"}, {"d", "gone"}} {
-			if err := tx.Exec(`INSERT INTO computer (id, name, parent, template, image, state, engine, cpus, memory_mb, disk_mb, workspace, workspace_name, owned, created)
-				VALUES (?1, ?1, ?2, '', '', '', '', 1, 1, 1, ?1, '', 1, 1)`, r[0], r[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = db.Open(path, append(before, TenantSchema, BudgetSchema, SecretSchema, SizeSchema, TenantNameSchema, ReasonSchema)); err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	all, err := table{d: d}.all(t.Context())
-	if err != nil || len(all) != 4 {
-		t.Fatal(all, err)
-	}
-	for i, want := range []string{"", " a", " b a", " gone"} {
-		if all[i].lineage != want || all[i].Tenant != holt.DefaultTenant {
-			t.Errorf("%s descends from %q, and is %s's", all[i].Name, all[i].lineage, all[i].Tenant)
-		}
-	}
-}
-
 // One is not said as several are.
 func TestLimitOfOne(t *testing.T) {
-	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(portion) int64 { return 1 }}
-	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []portion{{name: "einstein"}})
-	if want := "the tenant default may have 1 running computer and has 1 (einstein); this takes 1 more"; err == nil || holt.AsError(err).Message != want {
+	d := dimension{"max-running", "running computer", "", "pause or stop one", 1, 0, 1, func(allotment) int64 { return 1 }}
+	err := d.admit(record{Computer: holt.Computer{Name: "curie", Tenant: "default"}}, []allotment{{name: "einstein"}})
+	if want := "the tenant default is limited to 1 running computer and has 1 (einstein); this needs 1 more"; err == nil || holt.AsError(err).Message != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if got := namesOf([]string{"a", "b", "c", "d", "e", "f"}); got != " (a, b, c, d, e and 1 other)" {

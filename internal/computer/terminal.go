@@ -8,17 +8,22 @@ import (
 
 	"holt"
 	"holt/internal/guest/agent"
+	"holt/internal/idempotency"
 )
 
-// Terminals is the terminals of computers. One belongs to its computer's agent:
-// it survives its clients and the daemon. Its record outlives the machine.
-type Terminals struct{ s *Store }
+// Terminals is the terminals of computers. A terminal belongs to its computer's agent: it survives
+// its clients and the daemon. Its record survives the machine.
+type Terminals struct {
+	*registry
+	rows  terminalTable
+	waker *waker
+}
 
-// Open returns the terminal of the spec's name that runs in a computer, or
-// starts one; a stopped computer is started first.
+// Open returns the running terminal of the spec's name, or starts one; a stopped computer is
+// started first.
 //
-// Errors: InvalidArgument and NotFound (the guest has no such user, directory
-// or program), TooMany, Conflict (the computer is being deleted), Unavailable.
+// Errors: InvalidArgument and NotFound (the guest has no such user, directory or program), TooMany,
+// Conflict (the computer is being deleted), Unavailable.
 func (n *Terminals) Open(ctx context.Context, computer string, spec holt.TerminalSpec, key string) (holt.Terminal, error) {
 	var err error
 	if spec.Name, err = holt.ParseName(cmp.Or(spec.Name, holt.DefaultTerminal)); err != nil {
@@ -31,10 +36,10 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 		Computer string
 		Spec     holt.TerminalSpec
 	}{computer, spec}
-	return detach(ctx, n.s.gate, func(ctx context.Context) (holt.Terminal, error) {
-		return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+	return detach(ctx, n.shutdown, func(ctx context.Context) (holt.Terminal, error) {
+		return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Terminal]{
 			Key: key, Method: "terminal.open", Request: request,
-			Act: func(ctx context.Context, claim *Claim) (holt.Terminal, error) {
+			Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Terminal, error) {
 				return n.open(ctx, computer, holt.NewTerminalID(), spec, claim)
 			},
 			Again: func(ctx context.Context, ref string) (holt.Terminal, error) {
@@ -47,8 +52,8 @@ func (n *Terminals) Open(ctx context.Context, computer string, spec holt.Termina
 // checkTerminal is checkRun for terminals, which may have no command.
 func checkTerminal(spec holt.TerminalSpec) error {
 	if spec.Size.Rows > holt.MostTerminalSize || spec.Size.Cols > holt.MostTerminalSize {
-		return holt.Errorf(holt.InvalidArgument, "a terminal cannot have %d lines of %d", spec.Size.Rows, spec.Size.Cols).
-			WithHint("at most %d", holt.MostTerminalSize)
+		return holt.Errorf(holt.InvalidArgument, "invalid terminal size: %d rows, %d columns", spec.Size.Rows, spec.Size.Cols).
+			WithHint("the maximum is %d", holt.MostTerminalSize)
 	}
 	run := holt.RunSpec{Command: spec.Command, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User}
 	if spec.Command == "" && len(spec.Argv) == 0 {
@@ -57,10 +62,10 @@ func checkTerminal(spec holt.TerminalSpec) error {
 	return checkRun(run)
 }
 
-// open has the guest open a terminal under an id, if it has none of that name.
-// It is on record before it can write anything.
-func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *Claim) (holt.Terminal, error) {
-	c, l, done, err := waking{n.s}.use(ctx, computer, terminalUse(id, spec.Name))
+// open makes the guest open a terminal with an id, unless it has one of that name. The record comes
+// first.
+func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalID, spec holt.TerminalSpec, claim *idempotency.Claim) (holt.Terminal, error) {
+	c, l, done, err := n.waker.use(ctx, computer, terminalUse(id, spec.Name))
 	if err != nil {
 		return holt.Terminal{}, err
 	}
@@ -69,15 +74,15 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 	mine := holt.Terminal{
 		ID: id, ComputerID: c.ID, Name: spec.Name, Spec: spec, State: holt.TerminalRunning, Size: spec.Size, StartedAt: time.Now().UTC(),
 	}
-	if err := n.s.terminals.insert(ctx, mine, claim); err != nil {
+	if err := n.rows.insert(ctx, mine, claim); err != nil {
 		return holt.Terminal{}, err
 	}
 	if claim == nil { // it may have been on record
-		if err := n.s.terminals.unlose(ctx, c.ID, id); err != nil {
+		if err := n.rows.unlose(ctx, c.ID, id); err != nil {
 			return holt.Terminal{}, err
 		}
 	}
-	if err := n.s.cfg.point("terminal/open"); err != nil {
+	if err := n.cfg.failpoint("terminal/open"); err != nil {
 		return holt.Terminal{}, err
 	}
 	var got holt.Terminal
@@ -91,22 +96,22 @@ func (n *Terminals) open(ctx context.Context, computer string, id holt.TerminalI
 			agent.Close() // it hangs; the next session reconciles
 			return err
 		default:
-			return errors.Join(err, n.s.terminals.forget(ctx, c.ID, id))
+			return errors.Join(err, n.rows.forget(ctx, c.ID, id))
 		}
 	})
 	if err != nil {
 		return holt.Terminal{}, err
 	}
 	if got.ID != id { // it had one of that name
-		if err := n.s.terminals.forget(ctx, c.ID, id); err != nil {
+		if err := n.rows.forget(ctx, c.ID, id); err != nil {
 			return holt.Terminal{}, err
 		}
 	}
 	return l.terminals.take(ctx, got)
 }
 
-// Get returns a terminal of a computer, by id or name: by name the one that
-// runs or, if none does, the one that was started last.
+// Get returns a terminal by id or name: of several with the name the running one, otherwise the
+// newest.
 func (n *Terminals) Get(ctx context.Context, computer, ref string) (holt.Terminal, error) {
 	all, err := n.List(ctx, computer)
 	if err != nil {
@@ -129,35 +134,34 @@ func pick(all []holt.Terminal, ref string) (holt.Terminal, error) {
 	}
 	if found == nil {
 		return holt.Terminal{}, holt.Errorf(holt.NotFound, "there is no terminal %q in this computer", clip(ref)).
-			WithHint("holt terminal list shows those there are, holt terminal open starts one")
+			WithHint("list the terminals with holt terminal list, open one with holt terminal open")
 	}
 	return *found, nil
 }
 
-// List returns the terminals of a computer, newest first, as they are now as
-// far as the guest answers.
+// List returns the terminals of a computer, newest first, up to date if the guest answers.
 func (n *Terminals) List(ctx context.Context, computer string) ([]holt.Terminal, error) {
-	c, err := n.s.table.find(ctx, computer)
+	c, err := n.table.find(ctx, computer)
 	if err != nil {
 		return nil, err
 	}
-	l := n.s.seats.live(c.ID)
+	l := n.machines.live(c.ID)
 	if l == nil {
-		return n.s.terminals.of(ctx, c.ID)
+		return n.rows.of(ctx, c.ID)
 	}
 	return l.terminals.list(ctx)
 }
 
-// Signal sends a signal, as SIGTERM or TERM, to what is in a terminal's
-// foreground, as its keys do; SIGKILL ends all its processes.
+// Signal sends a signal, for instance SIGTERM or TERM, to the terminal's foreground process group,
+// as its keys do; SIGKILL ends all its processes.
 func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key string) error {
-	_, err := Once(ctx, n.s.cfg.Keys, Call[struct{}]{
+	_, err := idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "terminal.signal", Request: [3]string{computer, ref, signal},
-		Act: func(ctx context.Context, _ *Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
 			defer done()
 			if err == nil && l == nil {
-				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("holt terminal open starts another one")
+				err = holt.Errorf(holt.Conflict, "the terminal %s has ended", t.Name).WithHint("open another one with holt terminal open")
 			}
 			if err != nil {
 				return struct{}{}, err
@@ -170,13 +174,12 @@ func (n *Terminals) Signal(ctx context.Context, computer, ref, signal, key strin
 	return err
 }
 
-// Close ends a terminal as the loss of a line does (SIGHUP; what has not ended
-// 5 s later is killed) and returns it. Its record stays. One that has ended
-// stays as it is.
+// Close hangs a terminal up (SIGHUP; processes left after 5 s are killed) and returns it. Its
+// record stays. An ended terminal stays as it is.
 func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.Terminal, error) {
-	return Once(ctx, n.s.cfg.Keys, Call[holt.Terminal]{
+	return idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[holt.Terminal]{
 		Key: key, Method: "terminal.close", Request: [2]string{computer, ref},
-		Act: func(ctx context.Context, _ *Claim) (holt.Terminal, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Terminal, error) {
 			t, l, done, err := n.at(ctx, computer, ref)
 			defer done()
 			if err != nil || l == nil {
@@ -196,19 +199,18 @@ func (n *Terminals) Close(ctx context.Context, computer, ref, key string) (holt.
 	})
 }
 
-// terminalUse is the use that a terminal is of its computer.
 func terminalUse(id holt.TerminalID, name string) holt.Use {
 	return holt.Use{Kind: holt.UseTerminal, ID: string(id), Detail: name}
 }
 
-// at returns a terminal and the machine in which it runs, which is in use until done is called; nil: it
-// has ended.
+// at returns a terminal and its machine, in use until done is called; nil if the terminal has
+// ended.
 func (n *Terminals) at(ctx context.Context, computer, ref string) (holt.Terminal, *live, func(), error) {
 	t, err := n.Get(ctx, computer, ref)
 	if err != nil || t.State != holt.TerminalRunning {
 		return t, nil, func() {}, err
 	}
-	_, l, done, err := waking{n.s}.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
+	_, l, done, err := n.waker.use(ctx, string(t.ComputerID), terminalUse(t.ID, t.Name))
 	if err != nil {
 		return t, nil, func() {}, err
 	}

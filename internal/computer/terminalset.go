@@ -11,11 +11,11 @@ import (
 	"holt/internal/workspace"
 )
 
-// terminalSet is one machine's terminals: it keeps their record true.
+// terminalSet keeps the records of one machine's terminals up to date.
 type terminalSet struct {
 	l     *live
 	table terminalTable
-	work  *stretches
+	work  *terminalSessions
 
 	launches launches[holt.TerminalID]
 
@@ -25,11 +25,11 @@ type terminalSet struct {
 }
 
 func newTerminalSet(l *live, table terminalTable) *terminalSet {
-	return &terminalSet{l: l, table: table, work: newStretches(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}}
+	return &terminalSet{l: l, table: table, work: newTerminalSessions(l.limits, l.beginWork, l.endWork), here: map[holt.TerminalID]string{}}
 }
 
-// take puts what the guest says of a terminal on record and returns it as it is
-// shown. What was asked for is the record's to say, how it is the guest's.
+// take records what the guest says of a terminal, and returns it as shown. The spec is that of the
+// record, the state that of the guest.
 func (s *terminalSet) take(ctx context.Context, told holt.Terminal) (holt.Terminal, error) {
 	told.ComputerID = s.l.id
 	now := time.Now().UTC()
@@ -53,7 +53,7 @@ func (s *terminalSet) take(ctx context.Context, told holt.Terminal) (holt.Termin
 	return merged(list[0], told), nil
 }
 
-// merged is a record with what the guest alone knows.
+// merged is a record with what only the guest knows.
 func merged(record, told holt.Terminal) holt.Terminal {
 	if record.State == holt.TerminalRunning {
 		record.Size, record.Attached = told.Size, told.Attached
@@ -61,25 +61,19 @@ func merged(record, told holt.Terminal) holt.Terminal {
 	return record
 }
 
-// reconcile compares the terminals on record with those the guest has, and
-// returns what it tells of them. A guest that was forked has terminals that
-// this computer has no record of: they get one. One that went back to a snapshot may have
-// some that have ended since; that is looked at when a session begins, before
-// anybody is told of an end in it.
+// reconcile compares the terminals on record with the guest's, and returns the guest's. Terminals
+// of a forked guest are added to the record. At the beginning of a session (begins) terminals that
+// have ended on record may be running again after a restore.
 func (s *terminalSet) reconcile(ctx context.Context, c *agent.Client, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	asked := s.launches.ask()
 	defer asked.done()
 	told, err := c.Terminals(ctx)
-	if holt.CodeOf(err) == holt.Unsupported {
-		return nil, nil // an agent of an earlier version
-	}
 	if err != nil {
 		return nil, err
 	}
 	return s.compare(ctx, asked, told, begins)
 }
 
-// compare is reconcile with what the guest tells.
 func (s *terminalSet) compare(ctx context.Context, asked *question[holt.TerminalID], told []holt.Terminal, begins bool) (map[holt.TerminalID]holt.Terminal, error) {
 	recorded, err := s.table.list(ctx, `WHERE computer = ? AND state = 'running'`, s.l.id)
 	if err != nil {
@@ -144,13 +138,12 @@ func (s *terminalSet) list(ctx context.Context) ([]holt.Terminal, error) {
 	return list, nil
 }
 
-// attendTerminals is how often a guest that has terminals is asked whether
-// some have ended that nobody is attached to.
-const attendTerminals = 5 * time.Second
+// trackTerminals is how often a guest with terminals is asked whether some have ended.
+const trackTerminals = 5 * time.Second
 
-// attend puts on record how terminals end, for as long as a session lasts.
+// attend records the ends of terminals for as long as a session lasts.
 func (s *terminalSet) attend(c *agent.Client) {
-	tick := time.NewTicker(attendTerminals)
+	tick := time.NewTicker(trackTerminals)
 	defer tick.Stop()
 	for {
 		select {
@@ -167,14 +160,14 @@ func (s *terminalSet) attend(c *agent.Client) {
 		}
 		ctx, cancel := context.WithTimeout(s.l.ctx, s.l.limits.Answer)
 		if _, err := s.reconcile(ctx, c, false); err != nil && s.l.ctx.Err() == nil {
-			s.l.log.Debug("ask for terminals", "computer", s.l.id, "err", err)
+			s.l.log.Debug("list terminals of guest", "computer", s.l.id, "err", err)
 		}
 		cancel()
 	}
 }
 
-// writer returns whom a tag stands for, if it is a terminal of this computer, and
-// counts it as at work: who asks is about to change something for it.
+// writer returns the writer of a tag that is a terminal of this computer, and extends or begins the
+// terminal session: a change is about to be made.
 func (s *terminalSet) writer(tag string) (workspace.Writer, bool) {
 	text, ok := strings.CutPrefix(tag, "terminal/")
 	if !ok {
@@ -191,7 +184,7 @@ func (s *terminalSet) writer(tag string) (workspace.Writer, bool) {
 	return workspace.Writer{Kind: "terminal", Name: "agent", Run: string(s.work.changes(id, name)), Terminal: string(id)}, true
 }
 
-// known returns the name of a terminal that is, or was, on record.
+// known returns the name of a terminal that is or was on record.
 func (s *terminalSet) known(id holt.TerminalID) (name string, ok bool) {
 	s.mu.Lock()
 	if name, ok = s.here[id]; !ok {

@@ -2,33 +2,13 @@ package computer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"holt"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
-
-// TerminalSchema makes the table of terminals. An id is unique in a computer:
-// forks of a computer have the terminals it had.
-const TerminalSchema = `
-CREATE TABLE terminal (
-	seq       INTEGER PRIMARY KEY,      -- order of starting
-	computer  TEXT NOT NULL,
-	id        TEXT NOT NULL,
-	name      TEXT NOT NULL,
-	spec      TEXT NOT NULL,            -- JSON of holt.TerminalSpec, without env
-	state     TEXT NOT NULL,
-	exit_code INTEGER NOT NULL DEFAULT 0,
-	signal    TEXT NOT NULL DEFAULT '',
-	rows      INTEGER NOT NULL,
-	cols      INTEGER NOT NULL,
-	started   INTEGER NOT NULL,
-	ended     INTEGER NOT NULL DEFAULT 0,
-	UNIQUE (computer, id)
-);
-`
 
 // The most terminals of a computer on record: a guest can tell of any number.
 const (
@@ -41,20 +21,23 @@ type terminalTable struct {
 	d *db.DB
 }
 
+// terminalColumns are the columns of a terminal: those that are written when it starts, and the rest.
+func terminalColumns(t *holt.Terminal) (started, ended []column) {
+	return []column{
+		text("computer", &t.ComputerID), text("id", &t.ID), text("name", &t.Name), encoded("spec", &t.Spec), text("state", &t.State),
+		number("rows", &t.Size.Rows), number("cols", &t.Size.Cols), stamp("started", &t.StartedAt),
+	}, []column{number("exit_code", &t.ExitCode), text("signal", &t.Signal), maybeStamp("ended", &t.EndedAt)}
+}
+
 // list returns the terminals that a condition selects.
 func (t terminalTable) list(ctx context.Context, condition string, args ...any) ([]holt.Terminal, error) {
 	list := []holt.Terminal{}
+	columns := func(t *holt.Terminal) []column {
+		started, ended := terminalColumns(t)
+		return append(started, ended...)
+	}
 	err := read(ctx, t.d, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id, computer, name, spec, state, exit_code, signal, rows, cols, started, ended FROM terminal `+condition, args, func(row *db.Row) error {
-			one := holt.Terminal{
-				ID: holt.TerminalID(row.Text(0)), ComputerID: holt.ComputerID(row.Text(1)), Name: row.Text(2),
-				State: holt.TerminalState(row.Text(4)), ExitCode: int(row.Int64(5)), Signal: row.Text(6),
-				Size:      holt.TerminalSize{Rows: uint16(row.Int64(7)), Cols: uint16(row.Int64(8))},
-				StartedAt: time.Unix(0, row.Int64(9)).UTC(), EndedAt: timeOf(row.Int64(10)),
-			}
-			list = append(list, one)
-			return json.Unmarshal(row.Bytes(3), &list[len(list)-1].Spec)
-		})
+		return selectRows(tx, "terminal", condition, args, columns, func(t *holt.Terminal) error { list = append(list, *t); return nil })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read terminals: %w", err)
@@ -67,26 +50,21 @@ func (t terminalTable) of(ctx context.Context, id holt.ComputerID) ([]holt.Termi
 	return t.list(ctx, `WHERE computer = ? ORDER BY seq DESC LIMIT ?`, id, keptTerminals+openTerminals)
 }
 
-// open says whether any terminal of a computer is.
+// open reports whether a computer has a running terminal.
 func (t terminalTable) open(ctx context.Context, id holt.ComputerID) (bool, error) {
 	all, err := t.list(ctx, `WHERE computer = ? AND state = ? LIMIT 1`, id, holt.TerminalRunning)
 	return len(all) > 0, err
 }
 
-// insert puts a terminal on record, unless it is.
-func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *Claim) error {
+// insert records a terminal, unless it is on record.
+func (t terminalTable) insert(ctx context.Context, one holt.Terminal, claim *idempotency.Claim) error {
 	one.Spec.Env = nil // it may hold secrets, and only the guest needs it
-	spec, err := json.Marshal(one.Spec)
-	if err != nil {
-		return fmt.Errorf("encode terminal: %w", err)
-	}
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		if err := claim.Bind(tx, string(one.ID)); err != nil {
 			return err
 		}
-		return tx.Exec(`INSERT INTO terminal (computer, id, name, spec, state, rows, cols, started) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO NOTHING`,
-			one.ComputerID, one.ID, one.Name, string(spec), one.State, one.Size.Rows, one.Size.Cols, one.StartedAt.UnixNano())
+		started, _ := terminalColumns(&one)
+		return insertRow(tx, "OR IGNORE", "terminal", started)
 	})
 }
 
@@ -96,8 +74,7 @@ func (t terminalTable) forget(ctx context.Context, computer holt.ComputerID, id 
 	})
 }
 
-// exited writes down how a terminal ended, as the guest tells it, and removes
-// the records of those that ended first.
+// exited records how a terminal ended, as the guest reports it, and prunes.
 func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 	now := time.Now()
 	ended := now
@@ -115,22 +92,21 @@ func (t terminalTable) exited(ctx context.Context, one holt.Terminal) error {
 	})
 }
 
-// prune removes the records of those terminals of a computer that ended first.
+// prune removes the records of the oldest ended terminals of a computer.
 func (t terminalTable) prune(tx *db.Tx, computer holt.ComputerID) error {
 	return tx.Exec(`DELETE FROM terminal WHERE computer = ?1 AND state <> 'running' AND seq NOT IN (
 		SELECT seq FROM terminal WHERE computer = ?1 AND state <> 'running' ORDER BY ended DESC, seq DESC LIMIT ?2)`, computer, keptTerminals)
 }
 
-// revive says of a terminal that it runs, whatever its record says: its computer went back to
-// a snapshot at which it did.
+// revive marks a terminal as running: its computer was restored to a snapshot at which it was.
 func (t terminalTable) revive(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0, exit_code = 0, signal = '' WHERE computer = ? AND id = ?`, computer, id)
 	})
 }
 
-// lose marks a running terminal as lost, if the guest, which was asked, does not have it. Like exited, it removes the
-// records of those that ended first.
+// lose marks a running terminal as lost, if the guest, which was asked, does not have it, and
+// prunes.
 func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, asked *question[holt.TerminalID], id holt.TerminalID) (lost bool, err error) {
 	err = write(ctx, t.d, func(tx *db.Tx) error {
 		if lost = asked.lost(id); !lost {
@@ -141,19 +117,18 @@ func (t terminalTable) lose(ctx context.Context, computer holt.ComputerID, asked
 	return lost, err
 }
 
-// unlose says of a terminal that is being opened that it runs, if it was taken for lost.
+// unlose marks a lost terminal that is being opened as running.
 func (t terminalTable) unlose(ctx context.Context, computer holt.ComputerID, id holt.TerminalID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE terminal SET state = 'running', ended = 0 WHERE computer = ? AND id = ? AND state = 'lost'`, computer, id)
 	})
 }
 
-// loseAll marks those of a machine that has ended.
 func (t terminalTable) loseAll(ctx context.Context, computer holt.ComputerID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return t.end(tx, computer, "") })
 }
 
-// end marks a running terminal as lost, with id "" all of a computer.
+// end marks a running terminal as lost; with id "" all of a computer.
 func (t terminalTable) end(tx *db.Tx, computer holt.ComputerID, id holt.TerminalID) error {
 	err := tx.Exec(`UPDATE terminal SET state = 'lost', ended = ?3 WHERE state = 'running' AND computer = ?1 AND (?2 = '' OR id = ?2)`,
 		computer, id, time.Now().UnixNano())

@@ -50,7 +50,7 @@ func TestTerminalsOfHostileGuest(t *testing.T) {
 	if running > openTerminals || len(all)-running != keptTerminals || len(s.here) > keptTerminals+openTerminals {
 		t.Errorf("%d run, %d have ended, %d are known", running, len(all)-running, len(s.here))
 	}
-	if listed, err := table.of(t.Context(), neighbour.ComputerID); err != nil || len(listed) != 1 || listed[0].State != holt.TerminalLost {
-		t.Errorf("another computer has %+v (%v)", listed, err)
+	if savedInventory, err := table.of(t.Context(), neighbour.ComputerID); err != nil || len(savedInventory) != 1 || savedInventory[0].State != holt.TerminalLost {
+		t.Errorf("another computer has %+v (%v)", savedInventory, err)
 	}
 }

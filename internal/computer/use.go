@@ -9,10 +9,11 @@ import (
 	"holt"
 )
 
-// uses are what computers are in use for, as far as this daemon's calls go. Whoever needs a
-// running machine marks the use before looking for the machine (see [waking.use]); who pauses
-// an idle computer has its lock and says so, under mu, only while there is no use. So one of the
-// two sees the other: work is never begun in a machine that is about to be paused.
+// uses is what keeps computers in use, as far as calls to this daemon go. A caller that needs a
+// running machine marks its use before it looks for the machine (see [waker.use]). A pause holds
+// the computer's lock and marks the computer as resting only while there is no use, under the same
+// mutex. So one of the two sees the other, and no work begins in a machine that is about to be
+// paused.
 type uses struct {
 	now    func() time.Time // the clock, but in tests
 	opened time.Time
@@ -21,10 +22,10 @@ type uses struct {
 	set map[holt.ComputerID]*usage
 }
 
-// usage is how one computer is used.
+// usage is the use of one computer.
 type usage struct {
 	going   map[*holt.Use]bool
-	resting bool      // it is being paused; who comes waits for its lock
+	resting bool      // it is being paused; new uses wait for its lock
 	last    holt.Use  // what it was last used for; Since is when that ended
 	broke   error     // why it could not be paused
 	retry   time.Time // when that is tried again
@@ -34,7 +35,7 @@ func newUses(now func() time.Time) *uses {
 	return &uses{now: now, opened: now(), set: map[holt.ComputerID]*usage{}}
 }
 
-// at returns a computer's usage, a new one if need be. mu is held.
+// at returns the usage of a computer, a new one if necessary. mu is held.
 func (u *uses) at(id holt.ComputerID) *usage {
 	if u.set[id] == nil {
 		u.set[id] = &usage{going: map[*holt.Use]bool{}}
@@ -42,7 +43,6 @@ func (u *uses) at(id holt.ComputerID) *usage {
 	return u.set[id]
 }
 
-// mostUseDetail bounds what is kept of a use's detail, bytes.
 const mostUseDetail = 200
 
 // begin marks a use until done is called.
@@ -63,7 +63,7 @@ func (u *uses) begin(id holt.ComputerID, use holt.Use) (done func()) {
 	})
 }
 
-// used says that a computer was in use until now.
+// used records that a computer was in use until now.
 func (u *uses) used(id holt.ComputerID, use holt.Use) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,8 +77,8 @@ func (u *uses) touch(id holt.ComputerID, use holt.Use) {
 	usage.last, usage.broke = use, nil
 }
 
-// lastOf returns the last use of a computer, none if there was none since the daemon began, and when
-// a pause that failed is tried again.
+// lastOf returns the last use of a computer since the daemon started, and when a failed pause is
+// retried.
 func (u *uses) lastOf(id holt.ComputerID) (last holt.Use, retry time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -88,7 +88,7 @@ func (u *uses) lastOf(id holt.ComputerID) (last holt.Use, retry time.Time) {
 	return last, retry
 }
 
-// failed says that an idle computer could not be paused.
+// failed records that an idle computer could not be paused.
 func (u *uses) failed(id holt.ComputerID, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,24 +96,24 @@ func (u *uses) failed(id holt.ComputerID, err error) {
 	usage.broke, usage.retry = err, u.now().Add(idleRetry)
 }
 
-// fault says why a computer that is idle could not be paused; "" if it was not tried.
+// fault describes the last failed pause; "" if there is none.
 func (u *uses) fault(id holt.ComputerID) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if usage := u.set[id]; usage != nil && usage.broke != nil {
-		return "it could not be paused, which is tried again: " + usage.broke.Error()
+		return "the last pause failed and will be retried: " + usage.broke.Error()
 	}
 	return ""
 }
 
-// forget is for a computer that is deleted.
+// forget removes a deleted computer.
 func (u *uses) forget(id holt.ComputerID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.set, id)
 }
 
-// going returns the uses of a computer that go on, the oldest first.
+// going returns the current uses of a computer, oldest first.
 func (u *uses) going(id holt.ComputerID) []holt.Use {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -129,8 +129,8 @@ func (u *uses) going(id holt.ComputerID) []holt.Use {
 	return all
 }
 
-// rest says that a computer, whose lock is held, is being paused until done is called; if it is
-// only to be when idle, not while there is a use of it.
+// rest marks a computer, whose lock is held, as being paused until done is called. With idle it
+// fails if the computer is in use.
 func (u *uses) rest(id holt.ComputerID, idle bool) (done func(), ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -146,7 +146,7 @@ func (u *uses) rest(id holt.ComputerID, idle bool) (done func(), ok bool) {
 	}, true
 }
 
-// rests says whether a computer is being paused.
+// rests reports whether a computer is being paused.
 func (u *uses) rests(id holt.ComputerID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,23 +154,22 @@ func (u *uses) rests(id holt.ComputerID) bool {
 	return usage != nil && usage.resting
 }
 
-// Use marks a use of a computer for as long as it lasts: until done is called the computer is
-// not paused for being idle, and why-awake names it. It wakes none; see [Store.Wake].
+// Use marks a use of a computer until done is called: the computer is not paused for being idle,
+// and Awake shows the use. It does not wake the computer; see [Store.Wake].
 func (s *Store) Use(id holt.ComputerID, kind holt.UseKind, detail string) (done func()) {
 	return s.uses.begin(id, holt.Use{Kind: kind, Detail: detail})
 }
 
-// Wake is Use of a computer that runs then: a paused one goes on, a stopped one is started.
-// It is in use until done is called.
+// Wake is Use, and starts or resumes the computer if necessary.
 //
-// Errors: NotFound, Conflict (it is half-made or being deleted), Unavailable, Timeout.
+// Errors: NotFound, Conflict (it is incomplete or being deleted), Unavailable, Timeout.
 func (s *Store) Wake(ctx context.Context, ref string, kind holt.UseKind, detail string) (c holt.Computer, done func(), err error) {
-	r, _, done, err := waking{s}.use(ctx, ref, holt.Use{Kind: kind, Detail: detail})
+	r, _, done, err := s.waker.use(ctx, ref, holt.Use{Kind: kind, Detail: detail})
 	return r.Computer, done, err
 }
 
-// use returns the running machine of a computer, woken if need be, which is in use until done is called.
-func (s waking) use(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error) {
+// use returns the running machine of a computer, woken if necessary, in use until done is called.
+func (s *waker) use(ctx context.Context, ref string, use holt.Use) (r record, l *live, done func(), err error) {
 	r, err = s.table.find(ctx, ref)
 	if err != nil {
 		return record{}, nil, nil, err

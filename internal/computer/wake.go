@@ -7,110 +7,139 @@ import (
 	"holt"
 )
 
-// waking is the store as those see it who need a machine that runs.
-type waking struct{ *Store }
+// waker gives callers the running machine of a computer.
+type waker struct {
+	*registry
+	rows          idleTable
+	start, resume func(ctx context.Context, ref string) (holt.Computer, error)
+}
 
-// wake returns the running machine of a computer that use is a mark of, see [waking.use]. A stopped one
-// is started, a paused one goes on; a verb at work on it is waited for. All that takes at most [Limits].Wake.
-func (s waking) wake(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
+// wakeStep brings a computer in one state closer to running.
+type wakeStep struct {
+	wakes bool // the computer runs afterwards
+	do    func(*waker, context.Context, record) error
+}
+
+// wakeSteps are the steps by state. In all other states a verb is at work, which is waited for.
+var wakeSteps = map[holt.ComputerState]wakeStep{
+	holt.ComputerRunning: {false, (*waker).awaitMachine},
+	holt.ComputerStopped: {true, func(s *waker, ctx context.Context, r record) error {
+		_, err := s.verb(ctx, "computer.start", string(r.ID), "", s.start)
+		return err
+	}},
+	holt.ComputerPaused: {true, func(s *waker, ctx context.Context, r record) error {
+		_, err := s.verb(ctx, "computer.resume", string(r.ID), "", s.resume)
+		return err
+	}},
+	holt.ComputerFailed: {false, func(_ *waker, _ context.Context, r record) error { return wrongState(r) }},
+}
+
+// wake returns the running machine of a computer; the caller has marked its use, see [waker.use]. A stopped
+// computer is started and a paused one resumed, which takes at most [Limits].Wake.
+func (s *waker) wake(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.Wake)
 	defer cancel()
-	r, l, err := s.awaken(bounded, ref, use)
+	r, l, err := s.untilRunning(bounded, ref, use)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return record{}, nil, s.asleep(ctx, ref)
 	}
 	return r, l, err
 }
 
-// asleep is the error for a computer that did not wake in time.
-func (s waking) asleep(ctx context.Context, ref string) error {
-	r, err := s.table.find(ctx, ref)
-	if err != nil {
-		return err
-	}
-	is := string(r.State)
-	if other := s.seats.atWork(r.ID); other != nil {
-		is += ", and waits for " + other.String()
-	}
-	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.Limits.Wake), is).
-		WithHint("it may go on waking: holt computer get %s shows what it is; then try again", r.Name)
-}
-
-func (s waking) awaken(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
+func (s *waker) untilRunning(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
 	began := time.Now()
 	for {
 		r, err := s.table.find(ctx, ref)
 		if err != nil {
 			return record{}, nil, err
 		}
-		switch r.State {
-		case holt.ComputerRunning:
-			if rests := s.uses.rests(r.ID); !rests { // looked at first: what is not now, is not while this use goes on
-				if l := s.seats.live(r.ID); l != nil && l.running() {
-					return r, l, nil
-				}
-			}
-			if err := s.settled(ctx, r.ID); err != nil {
-				return record{}, nil, err
-			}
-			backoff(ctx, 0) // its end is being recorded
-		case holt.ComputerStopped:
-			if _, err := s.verb(ctx, "computer.start", string(r.ID), "", s.start); err != nil {
-				return record{}, nil, err
-			}
+		if l := s.ready(r); l != nil {
+			return r, l, nil
+		}
+		step, ok := wakeSteps[r.State]
+		if !ok {
+			step.do = (*waker).awaitVerb
+		}
+		if err := step.do(s, ctx, r); err != nil {
+			return record{}, nil, err
+		}
+		if step.wakes {
 			s.cfg.Observe.wake(r.State, began)
 			s.woken(ctx, r.ID, began, use)
-		case holt.ComputerPaused:
-			if _, err := s.verb(ctx, "computer.resume", string(r.ID), "", memory(s).resume); err != nil {
-				return record{}, nil, err
-			}
-			s.cfg.Observe.wake(r.State, began)
-			s.woken(ctx, r.ID, began, use)
-		case holt.ComputerFailed:
-			return record{}, nil, inState(r)
-		default:
-			r, unlock, err := s.hold(ctx, string(r.ID))
-			if err != nil {
-				return record{}, nil, err
-			}
-			unlock()
-			if err := s.abandoned(ctx, r); err != nil {
-				return record{}, nil, err
-			}
 		}
 	}
 }
 
-// woken puts on record what woke a computer and how long that took, unless somebody has already.
-func (s *Store) woken(ctx context.Context, id holt.ComputerID, began time.Time, use holt.Use) {
-	if err := s.idleRows.woken(ctx, id, began, time.Now(), use); err != nil {
-		s.log.WarnContext(ctx, "record what woke a computer", "computer", id, "err", err)
+// ready returns a computer's machine if it runs and is not about to be paused. That is asked first:
+// while the caller's use lasts no pause begins.
+func (s *waker) ready(r record) *live {
+	if r.State != holt.ComputerRunning || s.uses.rests(r.ID) {
+		return nil
 	}
+	if l := s.machines.live(r.ID); l != nil && l.running() {
+		return l
+	}
+	return nil
 }
 
-// abandoned deals with what a verb left half-way that is over: its lock was free.
-func (s waking) abandoned(ctx context.Context, r record) error {
+// awaitMachine waits until the end of a running computer's machine is on record.
+func (s *waker) awaitMachine(ctx context.Context, r record) error {
+	if err := s.settled(ctx, r.ID); err != nil {
+		return err
+	}
+	backoff(ctx, 0)
+	return nil
+}
+
+// awaitVerb waits for the verb at work on a computer, and settles what one that has failed left.
+func (s *waker) awaitVerb(ctx context.Context, r record) error {
+	r, unlock, err := s.hold(ctx, string(r.ID))
+	if err != nil {
+		return err
+	}
+	unlock()
 	switch r.State {
 	case holt.ComputerRunning, holt.ComputerStopped, holt.ComputerPaused, holt.ComputerFailed:
 		return nil
 	case holt.ComputerResuming:
-		_, err := s.Memory().Resume(ctx, string(r.ID), "")
+		_, err := s.verb(ctx, "computer.resume", string(r.ID), "", s.resume)
 		return err
 	}
-	if s.gate.ctx.Err() != nil {
+	if s.shutdown.ctx.Err() != nil {
 		return ending()
 	}
-	return halfWay(r)
+	return unfinished(r)
 }
 
-// settled waits for the verb that is at work on a computer. If its machine
-// can then not be reached though it should run, that is the error.
-func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
-	if err := s.seats.settled(ctx, id); err != nil {
+// asleep is the error for a computer that did not wake in time.
+func (s *waker) asleep(ctx context.Context, ref string) error {
+	r, err := s.table.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	is := string(r.State)
+	if other := s.machines.atWork(r.ID); other != nil {
+		is += ", and waits for " + other.String()
+	}
+	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.Limits.Wake), is).
+		WithHint("it may still be waking: check its state with holt computer get %s, then try again", r.Name)
+}
+
+// woken records what woke a computer and how long that took, unless that is on record already.
+func (s *waker) woken(ctx context.Context, id holt.ComputerID, began time.Time, use holt.Use) {
+	if err := s.rows.woken(ctx, id, began, time.Now(), use); err != nil {
+		s.log.WarnContext(ctx, "record what woke a computer", "computer", id, "err", err)
+	}
+}
+
+// settled waits for the verb that is at work on a computer. It returns an error if the computer is
+// running afterwards and its machine cannot be reached.
+func (s *waker) settled(ctx context.Context, id holt.ComputerID) error {
+	if err := s.machines.settled(ctx, id); err != nil {
 		return err
 	}
 	r, err := s.table.find(ctx, string(id))
-	if err != nil || r.State != holt.ComputerRunning || s.seats.live(id) != nil {
+	if err != nil || r.State != holt.ComputerRunning || s.machines.live(id) != nil {
 		return err
 	}
 	r, unlock, err := s.hold(ctx, string(id)) // a verb may have begun since
@@ -118,32 +147,11 @@ func (s waking) settled(ctx context.Context, id holt.ComputerID) error {
 		return err
 	}
 	unlock()
-	if r.State == holt.ComputerRunning && s.seats.live(id) == nil {
-		if s.gate.ctx.Err() != nil {
+	if r.State == holt.ComputerRunning && s.machines.live(id) == nil {
+		if s.shutdown.ctx.Err() != nil {
 			return ending()
 		}
 		return unreachable(r)
 	}
 	return nil
-}
-
-// running says whether the machine has not ended.
-func (l *live) running() bool {
-	select {
-	case <-l.m.Done():
-		return false
-	default:
-		return true
-	}
-}
-
-// spawn runs fn in a goroutine that close waits for, unless close was called.
-func (l *live) spawn(fn func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
-		return false
-	}
-	l.wg.Go(fn)
-	return true
 }

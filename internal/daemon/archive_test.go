@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/archive"
 	"holt/internal/daemon"
 	"holt/internal/workspace"
 )
 
 // small makes segments small enough for tests to have many.
-var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond, PackAgain: 10 * time.Millisecond}
+var small = workspace.Options{SegmentSize: 128 << 10, KeepSegments: 1, FlushInterval: time.Millisecond, PackRetry: 10 * time.Millisecond}
 
 func packing(t *testing.T, dir string) daemon.Config {
 	cfg := config(t, dir)
@@ -223,7 +224,7 @@ func TestFarArchive(t *testing.T) {
 	const bound = 2 << 20
 	dir := home(t)
 	cfg := packing(t, dir)
-	cfg.Archive = daemon.ArchiveConfig{Dir: t.TempDir(), CacheBytes: bound}
+	cfg.Archive = archive.Place{Dir: t.TempDir(), CacheBytes: bound}
 	d := open(t, cfg)
 	near{d}.Create(t, "one")
 	want := map[string]string{}

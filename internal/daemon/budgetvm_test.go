@@ -199,7 +199,7 @@ func (v *vm) jobWaits() {
 	}
 	within(t, "the job to say why it waits", func() bool {
 		j, err := v.Jobs.Get(ctx, j.ID)
-		return err == nil && j.State == holt.JobQueued && strings.Contains(j.Reason, "may have 1 running computer")
+		return err == nil && j.State == holt.JobQueued && strings.Contains(j.Reason, "is limited to 1 running computer")
 	})
 	if j, err = v.Jobs.Cancel(ctx, j.ID, ""); err != nil || j.State != holt.JobCancelled || j.Attempts != 0 {
 		t.Errorf("%+v %v", j, err)

@@ -38,7 +38,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 	}), nil
 }
 
-// probe returns what tries KVM for [doctor.Examine]; the verdict is kept in dir.
+// probe returns the test of KVM for [doctor.Examine]; its result is cached in dir.
 func probe(dir string) func(context.Context) (doctor.Probe, error) {
 	return func(ctx context.Context) (doctor.Probe, error) {
 		v, err := qemu.Probe(ctx, qemu.Options{CacheDir: dir})
@@ -56,4 +56,15 @@ func strays(e machine.Engine, root string) ([]doctor.Stray, error) {
 		list = append(list, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
 	}
 	return list, nil
+}
+
+// bounds says how computers are bounded, for [doctor.Examine].
+func (d *Daemon) bounds() (string, error) {
+	switch {
+	case !d.engine.Capabilities().Isolated:
+		return "computers of the engine " + d.engine.Name() + " are not bounded: it is for tests", nil
+	case d.unbound != nil:
+		return "", d.unbound
+	}
+	return d.groups.String(), nil
 }

@@ -12,24 +12,22 @@ import (
 	"holt"
 )
 
-// stopsAtOnce is how many guests are shut down at the same time.
-const stopsAtOnce = 4
-
-// Down ends computers as spec says, and all host mounts for good, and makes
-// Done ready. If a computer cannot be stopped the daemon stays.
+// Down stops, pauses or leaves all computers as spec says, ends all host mounts,
+// also for the next daemon, and closes Done. If a computer cannot be stopped the
+// daemon keeps running.
 //
-// Errors: Unsupported for pause, by an engine that cannot keep memory.
+// Errors: Unsupported for pause, if the engine cannot keep memory.
 func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.DownReport, error) {
 	report := holt.DownReport{Stopped: []string{}, Paused: []string{}, Kept: []string{}, Unmounted: []string{}}
 	switch spec.Computers {
 	case "", holt.DownStop, holt.DownPause, holt.DownKeep:
 	default:
-		return report, holt.Errorf(holt.InvalidArgument, "%q is no way to end computers", spec.Computers).
-			WithHint("give stop, pause or keep")
+		return report, holt.Errorf(holt.InvalidArgument, "invalid action %q for computers", spec.Computers).
+			WithHint("use stop, pause or keep")
 	}
 	if spec.Computers == holt.DownPause && !d.engine.Capabilities().MemorySnapshot {
 		return report, holt.Errorf(holt.Unsupported, "the engine %s cannot pause computers", d.engine.Name()).
-			WithHint("holt down --stop shuts them down and keeps their disks; --keep leaves them running")
+			WithHint("holt down --stop shuts them down and keeps their disks; holt down --keep leaves them running")
 	}
 	select {
 	case d.downs <- struct{}{}: // a second call waits for the first
@@ -37,11 +35,11 @@ func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.D
 	case <-ctx.Done():
 		return report, context.Cause(ctx)
 	}
-	d.computers.Drain(spec.Computers != holt.DownKeep) // or a run could wake what was stopped
+	d.computers.Drain(spec.Computers != holt.DownKeep) // otherwise a run could wake a stopped computer
 	err := d.endComputers(ctx, spec.Computers, &report)
 	if err == nil {
 		var unmounted []string
-		unmounted, err = d.workspaces.mounts.unmountAll(ctx)
+		unmounted, err = d.workspaces.UnmountAll(ctx)
 		report.Unmounted = append(report.Unmounted, unmounted...)
 	}
 	if err != nil {
@@ -64,7 +62,7 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	var mu sync.Mutex
 	var errs []error
 	var g errgroup.Group
-	g.SetLimit(stopsAtOnce)
+	g.SetLimit(maxStops)
 	for _, c := range all {
 		if rests(c.State) {
 			continue
@@ -94,26 +92,26 @@ func (d *Daemon) endComputers(ctx context.Context, action holt.DownAction, repor
 	return errors.Join(errs...)
 }
 
-// rests says whether a computer has no machine that would have to end.
+// rests reports whether a computer has no machine.
 func rests(s holt.ComputerState) bool {
 	return s == holt.ComputerStopped || s == holt.ComputerPaused || s == holt.ComputerFailed
 }
 
-// endComputer stops or pauses a computer, whatever is being done with it now, and returns
-// what it is then; "" if it is gone.
+// endComputer stops or pauses a computer, whatever its state, and returns the new
+// state; "" if it was deleted.
 func (d *Daemon) endComputer(ctx context.Context, c holt.Computer, action holt.DownAction) (holt.ComputerState, error) {
 	end := d.computers.Stop
 	if action == holt.DownPause {
 		end = d.computers.Memory().Pause
 	}
 	now, err := end(ctx, string(c.ID), "")
-	if holt.CodeOf(err) == holt.Conflict { // one that was being stopped cannot be paused, and need not be
+	if holt.CodeOf(err) == holt.Conflict { // a computer that was being stopped cannot be paused
 		if is, lost := d.computers.Get(ctx, string(c.ID)); lost == nil && rests(is.State) {
 			now, err = is, nil
 		}
 	}
 	if holt.CodeOf(err) == holt.NotFound {
-		return "", nil // it was being deleted, or its creation was undone
+		return "", nil // it was deleted, or its creation was undone
 	}
 	return now.State, err
 }

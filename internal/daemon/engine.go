@@ -13,20 +13,21 @@ import (
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/local"
 	"holt/internal/engine/qemu"
+	"holt/internal/hosterror"
 )
 
-// The engines that can be asked for.
+// The values of [Config].Engine.
 const (
 	EngineAuto  = "auto"
 	EngineQEMU  = "qemu"
 	EngineLocal = "local"
 )
 
-// openEngine returns what runs machines here.
-func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, books computer.Books) (machine.Engine, error) {
+// openEngine opens the engine that runs machines.
+func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger computer.DiskLedger) (machine.Engine, error) {
 	switch cfg.Engine {
 	case "", EngineAuto, EngineQEMU:
-		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Books: books.Beneath, Log: cfg.Log})
+		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Ledger: ledger.Beneath, Log: cfg.Log})
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {
@@ -34,16 +35,16 @@ func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, books comp
 		}
 		return local.New(local.Options{Guest: guest, Log: cfg.Log}), nil
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "there is no engine %q", cfg.Engine).
-			WithHint("the engines are: auto, qemu, local")
+		return nil, holt.Errorf(holt.InvalidArgument, "unknown engine %q", cfg.Engine).
+			WithHint("use auto, qemu or local")
 	}
 }
 
-// apart are the directories that the files of machines are in.
+// apart returns the directories of the files of machines.
 func apart(cfg Config) []string { return []string{cfg.DataDir, cfg.ImageDir} }
 
-// placeGuest puts the guest agent where the local engine can run it. Machines
-// that run an older one keep that.
+// placeGuest writes the guest agent to a file that the local engine runs. Machines
+// that run an older agent keep it.
 func placeGuest(dir string, binary []byte) (string, error) {
 	path := filepath.Join(dir, "holt-guest")
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, binary) {
@@ -53,11 +54,11 @@ func placeGuest(dir string, binary []byte) (string, error) {
 		return "", holt.Errorf(holt.Unsupported, "this holt was built without a guest agent").WithHint("build it with make build")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", described(fmt.Errorf("place guest agent: %w", err))
+		return "", hosterror.Describe(fmt.Errorf("place guest agent: %w", err))
 	}
 	f, err := os.CreateTemp(dir, "holt-guest.")
 	if err != nil {
-		return "", described(fmt.Errorf("place guest agent: %w", err))
+		return "", hosterror.Describe(fmt.Errorf("place guest agent: %w", err))
 	}
 	_, err = f.Write(binary)
 	if err == nil {
@@ -71,7 +72,7 @@ func placeGuest(dir string, binary []byte) (string, error) {
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return "", described(fmt.Errorf("place guest agent: %w", err))
+		return "", hosterror.Describe(fmt.Errorf("place guest agent: %w", err))
 	}
 	return path, nil
 }

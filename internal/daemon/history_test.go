@@ -118,7 +118,7 @@ func TestUndoOfARunThatGoesOn(t *testing.T) {
 // TestOldCheckpointsGo: automatic ones beyond those to keep.
 func TestOldCheckpointsGo(t *testing.T) {
 	cfg := config(t, home(t))
-	cfg.Keep = workspace.Keep{Last: 3}
+	cfg.Keep = workspace.Retention{Last: 3}
 	d := up(t, cfg)
 	create(t, d, holt.ComputerSpec{Name: "curie"})
 	ctx, h := t.Context(), d.Workspaces().History()

@@ -181,11 +181,11 @@ func TestBadInput(t *testing.T) {
 		}},
 		"no computer": {holt.NotFound, "computer list", func() error { _, err := computers.Get(ctx, "nobody"); return err }},
 		"no run":      {holt.NotFound, "history", func() error { _, err := computers.Runs().Get(ctx, holt.NewRunID()); return err }},
-		"relative path": {holt.InvalidArgument, "begin it with /", func() error {
+		"relative path": {holt.InvalidArgument, "start it with /", func() error {
 			_, err := computers.Files().Stat(ctx, "noether", "relative")
 			return err
 		}},
-		"path outside": {holt.InvalidArgument, "more ..", func() error {
+		"path outside": {holt.InvalidArgument, "remove some ..", func() error {
 			_, err := computers.Files().Stat(ctx, "noether", "/../etc/passwd")
 			return err
 		}},

@@ -12,7 +12,7 @@ import (
 	"holt/internal/store/journal"
 )
 
-// meters count what goes on in a daemon. No label has a value that a guest or a caller chooses.
+// meters count events of a daemon. No label has a value that a guest or a caller chooses.
 type meters struct {
 	registry *metric.Registry
 	agent    metric.Histograms
@@ -27,17 +27,17 @@ type meters struct {
 func newMeters(r *metric.Registry) meters {
 	return meters{
 		registry: r,
-		agent:    r.Histograms("holt_agent_call_seconds", "Time until a guest agent answered, or agreed to, an operation.", metric.Seconds(), "operation"),
-		faults:   r.Counters("holt_agent_call_errors_total", "Operations that a guest agent refused, or did not answer.", "operation", "code"),
-		wakes:    r.Histograms("holt_computer_wake_seconds", "Time that somebody who reached for a stopped or paused computer waited for it.", metric.Seconds(), "from"),
-		attached: r.Gauges("holt_terminals_attached", "Clients that are attached to terminals."),
+		agent:    r.Histograms("holt_agent_call_seconds", "Time until a guest agent answered or accepted an operation.", metric.Seconds(), "operation"),
+		faults:   r.Counters("holt_agent_call_errors_total", "Operations that a guest agent refused or did not answer.", "operation", "code"),
+		wakes:    r.Histograms("holt_computer_wake_seconds", "Time that a client of a stopped or paused computer waited for it.", metric.Seconds(), "from"),
+		attached: r.Gauges("holt_terminals_attached", "Clients attached to terminals."),
 		files:    r.Histograms("holt_file_request_seconds", "Time that a file system request of a guest took.", metric.Seconds(), "operation"),
 		written:  r.Counters("holt_journal_written_bytes_total", "Bytes written to journals of workspaces."),
 		syncs:    r.Histograms("holt_journal_sync_seconds", "Time that an fdatasync of a journal took.", metric.Seconds()),
 	}
 }
 
-// file counts a request of a guest's kernel.
+// file counts a file system request of a guest.
 func (m meters) file(op string, took time.Duration) {
 	m.files.Observe(took.Seconds(), strings.ToLower(op))
 }
@@ -59,7 +59,7 @@ func (m meters) observer() computer.Observer {
 	}
 }
 
-// disk returns what journals write to, counted.
+// disk returns the disk of journals, with its writes counted.
 func (m meters) disk(d journal.Disk) journal.Disk {
 	if m.registry == nil {
 		return d
@@ -101,31 +101,28 @@ func (f countedFile) Sync() error {
 	return err
 }
 
-// What is looked at when somebody asks.
+// Metrics that are read at each scrape.
 var (
-	buildInfo      = metric.Desc{Name: "holt_build_info", Help: "The daemon's version and what runs its machines.", Kind: metric.Gauge, Labels: []string{"version", "engine"}}
+	buildInfo      = metric.Desc{Name: "holt_build_info", Help: "The daemon's version and engine.", Kind: metric.Gauge, Labels: []string{"version", "engine"}}
 	computerStates = metric.Desc{Name: "holt_computers", Help: "Computers by state.", Kind: metric.Gauge, Labels: []string{"state"}}
-	runStates      = metric.Desc{Name: "holt_runs", Help: "Runs on record by state; records of those that have ended go after a while.", Kind: metric.Gauge, Labels: []string{"state"}}
-	jobStates      = metric.Desc{Name: "holt_jobs", Help: "Jobs on record by state; records of those that have ended go after a while.", Kind: metric.Gauge, Labels: []string{"state"}}
-	firingStates   = metric.Desc{Name: "holt_schedule_firings", Help: "What became of due times of schedules, as far as it is on record, by state.", Kind: metric.Gauge, Labels: []string{"state"}}
-	netBytes       = metric.Desc{Name: "holt_network_bytes", Help: "Payload that the computers there are have sent and received since they were made.", Kind: metric.Gauge, Labels: []string{"direction"}}
-	memoryBytes    = metric.Desc{Name: "holt_machines_resident_bytes", Help: "Memory of the host that machines and their networks take, without what they share.", Kind: metric.Gauge}
-	archiveStored  = metric.Desc{Name: "holt_archive_stored_bytes", Help: "What the packs of the archive take.", Kind: metric.Gauge}
-	archiveGarbage = metric.Desc{Name: "holt_archive_garbage_bytes", Help: "Of them, what nothing needs any more.", Kind: metric.Gauge}
-	archiveWaiting = metric.Desc{Name: "holt_archive_waiting_bytes", Help: "Bytes in journals of open workspaces that are to be packed and are not yet.", Kind: metric.Gauge}
-	cacheBytes     = metric.Desc{Name: "holt_chunk_cache_bytes", Help: "What the cache of a far archive takes on the local disk.", Kind: metric.Gauge}
-	cacheLooks     = metric.Desc{Name: "holt_chunk_cache_requests_total", Help: "Blocks of a far archive that were asked for, by whether the cache had them.", Kind: metric.Counter, Labels: []string{"result"}}
-	readyNow       = metric.Desc{Name: "holt_ready", Help: "1 when the daemon can take work, see /readyz.", Kind: metric.Gauge}
+	runStates      = metric.Desc{Name: "holt_runs", Help: "Recorded runs by state; old records are deleted.", Kind: metric.Gauge, Labels: []string{"state"}}
+	jobStates      = metric.Desc{Name: "holt_jobs", Help: "Recorded jobs by state; old records are deleted.", Kind: metric.Gauge, Labels: []string{"state"}}
+	firingStates   = metric.Desc{Name: "holt_schedule_firings", Help: "Recorded firings of schedules by state.", Kind: metric.Gauge, Labels: []string{"state"}}
+	netBytes       = metric.Desc{Name: "holt_network_bytes", Help: "Payload that the existing computers have sent and received.", Kind: metric.Gauge, Labels: []string{"direction"}}
+	memoryBytes    = metric.Desc{Name: "holt_machines_resident_bytes", Help: "Memory of the host that machines and their networks use, without shared memory.", Kind: metric.Gauge}
+	archiveStored  = metric.Desc{Name: "holt_archive_stored_bytes", Help: "Size of the packs of the archive.", Kind: metric.Gauge}
+	archiveGarbage = metric.Desc{Name: "holt_archive_garbage_bytes", Help: "Bytes in packs of the archive that nothing refers to.", Kind: metric.Gauge}
+	archiveWaiting = metric.Desc{Name: "holt_archive_waiting_bytes", Help: "Bytes in journals of open workspaces that are not packed yet.", Kind: metric.Gauge}
+	cacheBytes     = metric.Desc{Name: "holt_chunk_cache_bytes", Help: "Size of the local cache of the archive.", Kind: metric.Gauge}
+	cacheLooks     = metric.Desc{Name: "holt_chunk_cache_requests_total", Help: "Requests to the local cache of the archive, by result.", Kind: metric.Counter, Labels: []string{"result"}}
+	readyNow       = metric.Desc{Name: "holt_ready", Help: "1 if the daemon can take work, see /readyz.", Kind: metric.Gauge}
 )
 
-// lookLimit bounds what one scrape asks of the databases.
-const lookLimit = 5 * time.Second
-
-// collect has everything looked at that is not counted as it happens.
+// collect adds the metrics that are read at each scrape.
 func (d *Daemon) collect(r *metric.Registry) {
 	r.Process(d.started)
 	r.Collect(func() []metric.Sample {
-		ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 		defer cancel()
 		out := []metric.Sample{{Desc: &buildInfo, Values: []string{d.cfg.Version, d.engine.Name()}, Value: 1}}
 		ready := 0.0
@@ -139,7 +136,7 @@ func (d *Daemon) collect(r *metric.Registry) {
 	})
 }
 
-// countRows counts the records of the control database by state. What cannot be read is left out.
+// countRows counts the records of the control database by state. Records that cannot be read are left out.
 func (d *Daemon) countRows(ctx context.Context) (out []metric.Sample) {
 	for _, q := range []struct {
 		desc *metric.Desc
@@ -157,17 +154,17 @@ func (d *Daemon) countRows(ctx context.Context) (out []metric.Sample) {
 			})
 		})
 		if err != nil {
-			d.log.WarnContext(ctx, "count records for metrics", "metric", q.desc.Name, "error", err)
+			d.log.WarnContext(ctx, "count records for metrics", "metric", q.desc.Name, "err", err)
 		}
 	}
 	return out
 }
 
-// weighMachines adds up what machines take of the host.
+// weighMachines adds up what machines use of the host.
 func (d *Daemon) weighMachines(ctx context.Context) []metric.Sample {
 	all, err := d.computers.AllStats(ctx)
 	if err != nil {
-		d.log.WarnContext(ctx, "look at machines for metrics", "error", err)
+		d.log.WarnContext(ctx, "measure machines for metrics", "err", err)
 		return nil
 	}
 	var own, sent, received int64
@@ -186,7 +183,7 @@ func (d *Daemon) weighMachines(ctx context.Context) []metric.Sample {
 func (d *Daemon) lookAtArchive(ctx context.Context) []metric.Sample {
 	a, err := d.archive.Get(ctx)
 	if err != nil {
-		d.log.WarnContext(ctx, "look at the archive for metrics", "error", err)
+		d.log.WarnContext(ctx, "measure the archive for metrics", "err", err)
 		return nil
 	}
 	out := []metric.Sample{
@@ -194,8 +191,7 @@ func (d *Daemon) lookAtArchive(ctx context.Context) []metric.Sample {
 		{Desc: &archiveGarbage, Value: float64(a.Garbage)},
 		{Desc: &archiveWaiting, Value: float64(a.Waiting)},
 	}
-	if d.archive.cache != nil {
-		hits, misses := d.archive.cache.Looked()
+	if hits, misses, ok := d.archive.CacheRequests(); ok {
 		out = append(out, metric.Sample{Desc: &cacheBytes, Value: float64(a.Cached)},
 			metric.Sample{Desc: &cacheLooks, Values: []string{"hit"}, Value: float64(hits)},
 			metric.Sample{Desc: &cacheLooks, Values: []string{"miss"}, Value: float64(misses)})

@@ -16,27 +16,28 @@ import (
 	"holt/internal/network/netstack"
 )
 
-// networks returns the networks of the daemon's machines; nil: they have none.
+// networks opens the networks of machines; nil: machines have none.
 func (d *Daemon) networks() *network.Networks {
 	if len(d.cfg.Network) == 0 {
 		return nil
 	}
 	d.reach = openReach(d.log, image.PackageHosts)
+	d.onClose(closing(d.reach.close))
 	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: d.engine.Capabilities().OwnUser, Log: d.log, Own: d.ownOf})
 }
 
-// Own says who answers computers that speak of themselves at http://holt.internal/; until then nobody does.
+// Own sets the handler of requests that computers make to http://holt.internal/. Until then they get an error.
 func (d *Daemon) Own(of func(holt.ComputerID) http.Handler) { d.own.Store(&of) }
 
-// ownOf returns what answers the computer whose machine is in a directory. Nobody answers a machine that is no
-// computer's, as a template's that is booted.
+// ownOf returns the handler for the computer whose machine is in a directory. A machine of no computer, as one
+// that boots a template, gets an error.
 func (d *Daemon) ownOf(dir string) http.Handler {
 	id, err := holt.ParseComputerID(filepath.Base(dir))
 	if err != nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { network.Away(w) })
 	}
 	var mu sync.Mutex
-	var handler http.Handler // made when it is known who answers
+	var handler http.Handler // made at the first request
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		if of := d.own.Load(); handler == nil && of != nil {
@@ -52,20 +53,13 @@ func (d *Daemon) ownOf(dir string) http.Handler {
 	})
 }
 
-const (
-	reachFresh = 5 * time.Minute
-	reachWait  = 2 * time.Second // for who needs it first
-	reachLook  = 20 * time.Second
-	mostReach  = 64 // addresses
-)
-
-// reach is where the host itself gets packages from, as far as that is at addresses which no guest could
-// reach otherwise, or has a name which it would not be told: of a mirror or a proxy beside the host.
+// reach is the addresses of the host's own package sources that a guest could not reach or resolve otherwise,
+// as those of a mirror or proxy in the host's network.
 type reach struct {
 	log    *slog.Logger
 	places func() []image.PackageHost
-	stale  chan struct{} // has a token when it is to be looked up
-	known  chan struct{} // closed when it was looked up once
+	stale  chan struct{} // has a token when a lookup is due
+	known  chan struct{} // closed after the first lookup
 	cancel context.CancelFunc
 	over   chan struct{}
 
@@ -74,7 +68,7 @@ type reach struct {
 	last []netip.AddrPort
 }
 
-// openReach begins to look it up, until close.
+// openReach starts the lookups, until close.
 func openReach(log *slog.Logger, places func() []image.PackageHost) *reach {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &reach{log: log, places: places, stale: make(chan struct{}, 1), known: make(chan struct{}), cancel: cancel, over: make(chan struct{})}
@@ -111,7 +105,7 @@ func (r *reach) run(ctx context.Context) {
 	}
 }
 
-// get returns the addresses as they are known, and has those looked up that were so long ago.
+// get returns the addresses of the last lookup, and starts another if that was long ago.
 func (r *reach) get(ctx context.Context) []netip.AddrPort {
 	wait := time.NewTimer(reachWait)
 	defer wait.Stop()
@@ -131,17 +125,17 @@ func (r *reach) get(ctx context.Context) []netip.AddrPort {
 	return r.last
 }
 
-// look looks the addresses up; whole: all has answered in time.
+// look looks the addresses up. whole is false if it took too long.
 func (r *reach) look(ctx context.Context) (out []netip.AddrPort, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, reachLook)
 	defer cancel()
 	for _, one := range r.places() {
 		all, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", one.Host)
 		if err != nil {
-			r.log.Debug("look up where packages come from", "host", one.Host, "err", err)
+			r.log.Debug("look up a package source", "host", one.Host, "err", err)
 		}
 		for _, ip := range all {
-			if ip = ip.Unmap(); netstack.Beside(one.Host, ip) && len(out) < mostReach {
+			if ip = ip.Unmap(); netstack.Beside(one.Host, ip) && len(out) < maxReach {
 				out = append(out, netip.AddrPortFrom(ip, one.Port))
 			}
 		}

@@ -2,30 +2,36 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"os"
 
 	"holt"
 	"holt/internal/access"
+	"holt/internal/archive"
 	"holt/internal/audit"
 	"holt/internal/authz"
 	"holt/internal/computer"
 	"holt/internal/door/httpapi"
+	"holt/internal/door/preview"
 	"holt/internal/door/sshd"
+	"holt/internal/idempotency"
+	"holt/internal/job"
+	"holt/internal/workspaces"
 )
 
 // Computers returns the computers.
 func (d *Daemon) Computers() *computer.Store { return d.computers }
 
-// Workspaces returns the registry of workspaces.
-func (d *Daemon) Workspaces() *Workspaces { return d.workspaces }
+// Workspaces returns the workspaces.
+func (d *Daemon) Workspaces() *workspaces.Store { return d.workspaces }
 
-// Archive returns the archive of the workspaces.
-func (d *Daemon) Archive() *Archive { return d.archive }
+// Archive returns the archive.
+func (d *Daemon) Archive() *archive.Archive { return d.archive }
 
 // Tokens returns the API tokens.
 func (d *Daemon) Tokens() *access.Tokens { return d.tokens }
 
-// Audit returns the log of what is done through the doors, which each of them writes to.
+// Audit returns the audit log, which each door writes to.
 func (d *Daemon) Audit() *audit.Log { return d.audit }
 
 // Authorizer checks the right of each call.
@@ -40,25 +46,25 @@ func (d *Daemon) Nouns() httpapi.Nouns {
 	}
 }
 
-// computers are the computers as the API shows them, with what keeps their memory.
+// computers are the computers as the API has them.
 type computers struct {
 	*computer.Store
 	*computer.Memory
 }
 
-// SSH returns the gate by which SSH clients come in.
+// SSH returns the door of SSH clients.
 func (d *Daemon) SSH() *sshd.Gate { return d.gate }
 
-// sshKeys are the keys of SSH clients as the API shows them.
+// sshKeys are the keys of SSH clients as the API has them.
 type sshKeys struct {
 	*sshd.Keys
-	calls *computer.Keys
+	calls *idempotency.Keys
 }
 
 func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
-	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+	return idempotency.Once(ctx, k.calls, idempotency.Call[holt.SSHKey]{
 		Key: key, Method: "ssh-key.add", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.SSHKey, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.SSHKey, error) {
 			return k.Keys.AddBound(ctx, spec, claim.Bind)
 		},
 		Again: k.Keys.Get,
@@ -66,13 +72,13 @@ func (k sshKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (hol
 }
 
 func (k sshKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
-	return computer.Once(ctx, k.calls, computer.Call[holt.SSHKey]{
+	return idempotency.Once(ctx, k.calls, idempotency.Call[holt.SSHKey]{
 		Key: key, Method: "ssh-key.delete", Request: ref, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.SSHKey, error) { return k.Keys.Delete(ctx, ref) },
 	})
 }
 
-// sessions are the computers as the SSH gate sees them.
+// sessions are the computers as the SSH door uses them.
 type sessions struct {
 	*computer.Sessions
 	store *computer.Store
@@ -82,7 +88,7 @@ func (s sessions) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	return s.store.Get(ctx, ref)
 }
 
-// Health says that the daemon answers, and what it is.
+// Health says that the daemon is alive, and which it is.
 func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {
 	all, err := d.computers.List(ctx)
 	if err != nil {
@@ -98,4 +104,22 @@ func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {
 		}
 	}
 	return h, nil
+}
+
+// Jobs returns the jobs.
+func (d *Daemon) Jobs() *job.Store { return d.jobs }
+
+// Previews returns the previews.
+func (d *Daemon) Previews() *preview.Store { return d.previews }
+
+// uploaded are the files of computers, or of workspaces, as uploads write them.
+type uploaded struct {
+	writer
+	known func(ctx context.Context, ref string) (id string, err error)
+}
+
+func (u uploaded) Known(ctx context.Context, ref string) (string, error) { return u.known(ctx, ref) }
+
+type writer interface {
+	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 }

@@ -9,14 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/hosterror"
 	"holt/internal/store/db"
-)
-
-const (
-	// readyFor is for how long an answer is given again: whoever asks needs no token.
-	readyFor = time.Second
-	// readyRoom is how much of the disk of the data directory must be free, bytes: less is all but full.
-	readyRoom = 64 << 20
 )
 
 // readiness keeps the last answer.
@@ -27,29 +21,29 @@ type readiness struct {
 	ending bool
 }
 
-// end makes every later answer no.
+// end makes the daemon not ready from now on.
 func (r *readiness) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending = true
 }
 
-// Ready says why the daemon cannot take work: it ends, its control database cannot be written, its
-// disk is full. Machines were taken over before Open returned. Errors: Unavailable, OutOfSpace.
+// Ready returns nil if the daemon can take work. Otherwise it is shutting down, cannot write its control
+// database, or its disk is full. Errors: Unavailable, OutOfSpace.
 func (d *Daemon) Ready(ctx context.Context) error {
 	r := &d.readiness
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ending || len(d.downs) > 0 {
-		return holt.Errorf(holt.Unavailable, "the daemon is ending")
+		return holt.Errorf(holt.Unavailable, "the daemon is shutting down")
 	}
 	select {
 	case <-d.done:
-		return holt.Errorf(holt.Unavailable, "the daemon is ending")
+		return holt.Errorf(holt.Unavailable, "the daemon is shutting down")
 	default:
 	}
 	if time.Since(r.at) > readyFor {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookLimit) // the answer is others' too
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrapeTimeout) // the answer is also for other callers
 		r.err = d.lookReady(bounded)
 		cancel()
 		r.at = time.Now()
@@ -58,7 +52,7 @@ func (d *Daemon) Ready(ctx context.Context) error {
 }
 
 func (d *Daemon) lookReady(ctx context.Context) error {
-	// A transaction that changes a row, and is not only begun.
+	// SQLite takes the write lock at the first change, so the transaction changes a row.
 	err := d.db.Write(ctx, func(tx *db.Tx) error {
 		if err := tx.Exec(`INSERT INTO reserve VALUES (zeroblob(1))`); err != nil {
 			return err
@@ -66,14 +60,14 @@ func (d *Daemon) lookReady(ctx context.Context) error {
 		return tx.Exec(`DELETE FROM reserve WHERE length(filler) = 1`)
 	})
 	if err != nil {
-		return described(fmt.Errorf("write the control database: %w", err))
+		return hosterror.Describe(fmt.Errorf("write the control database: %w", err))
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.cfg.DataDir, &st); err != nil {
-		return holt.Errorf(holt.Unavailable, "look at the disk of %s: %w", d.cfg.DataDir, err)
+		return holt.Errorf(holt.Unavailable, "measure the disk of %s: %w", d.cfg.DataDir, err)
 	}
 	if free := int64(st.Bavail) * st.Bsize; free < readyRoom {
-		return holt.Errorf(holt.OutOfSpace, "%d MiB are free at %s", free>>20, d.cfg.DataDir).WithHint("free space there")
+		return holt.Errorf(holt.OutOfSpace, "the disk of %s has only %d MiB free", d.cfg.DataDir, free>>20).WithHint("free space there: at least %d MiB", readyRoom>>20)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestWorkspaceSize(t *testing.T) {
 	_, err = n.Workspaces.SetQuota(ctx, "bohr", holt.Quota{Bytes: 8 << 30})
 	wantCode(t, err, holt.TooMany)
 	_, err = n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "")
-	if wantCode(t, err, holt.TooMany); !strings.Contains(err.Error(), "this takes 30720 more") { // 10240 and 20480
+	if wantCode(t, err, holt.TooMany); !strings.Contains(err.Error(), "this needs 30720 more") { // 10240 and 20480
 		t.Error(err)
 	}
 	if w, err := n.Workspaces.Get(ctx, "bohr"); err != nil || w.Quota.Bytes != 1<<20 || w.Quota.Files == 0 {

@@ -137,7 +137,7 @@ type door struct {
 func doorOf(t *testing.T, d *daemon.Daemon) *door {
 	t.Helper()
 	opt := servertest.Options(t, d.Nouns())
-	opt.Tokens = d.Tokens()
+	opt.Tokens, opt.Authorize = d.Tokens(), d.Authorizer()
 	at := servertest.Serve(t, opt, "")
 	return &door{t, d, "http://" + at.Addr, routes(t, httpapi.New(opt).Document())}
 }

@@ -248,7 +248,7 @@ func (v *vm) refuses() {
 		{"mount --bind /etc/machine-id /etc/machine-id", "/etc/machine-id", "set machine id"}, // no rename replaces a mount point
 		{"mount --bind /etc/hostname /etc/hostname", "/etc/hostname", "set host name"},
 		{"mount --bind /bin/false /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "make SSH host key"},
-		{keepsOld + "mount --bind /root/keygen /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "is that of the computer it comes from"},
+		{keepsOld + "mount --bind /root/keygen /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "is that of its parent"},
 		{"mount --bind /etc/hostname /dev/random", "/dev/random", "reseed"},
 	} {
 		v.says("einstein", c.spoil)

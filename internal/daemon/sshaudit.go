@@ -10,7 +10,7 @@ import (
 	"holt/internal/door/sshd"
 )
 
-// recordSSH writes down what was done, or refused, at the gate of SSH clients. Commands are not: they may hold secrets.
+// recordSSH adds an event of the SSH door to the audit log. It leaves commands out: they may contain secrets.
 func (d *Daemon) recordSSH(ctx context.Context, e sshd.Event) {
 	a := holt.AuditEntry{Door: "ssh", Remote: e.From, Op: e.What, Noun: "ssh", Ref: e.Computer, Request: e.Connection, Code: "ok", TookMS: float64(time.Since(e.Started).Microseconds()) / 1000}
 	if e.User != "" {

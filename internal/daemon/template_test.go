@@ -177,7 +177,7 @@ func (v *vm) notUp(images string) {
 	change(t, images, "units", []string{"dbus.socket", "nowhere.service"})
 	_, err := v.Images.Boot(t.Context(), "base", holt.Shape{MemoryMB: 256}, "")
 	wantCode(t, err, holt.Unavailable)
-	if err == nil || !strings.Contains(err.Error(), "nowhere.service did not come up, it is not-found") || strings.Contains(err.Error(), "dbus") || holt.AsError(err).Hint == "" {
+	if err == nil || !strings.Contains(err.Error(), "nowhere.service did not start: it is not-found") || strings.Contains(err.Error(), "dbus") || holt.AsError(err).Hint == "" {
 		t.Errorf("a template with a service that does not come up: %v", err)
 	}
 	if made := snapshotsIn(t, images); len(made) > 0 {

@@ -223,7 +223,8 @@ func checkTools(look func(string) (string, error)) error {
 func (b *build) report(stage, detail string, fraction float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := Progress{Stage: stage, Detail: detail, Fraction: max(fraction, b.last.Fraction)}
+	step := map[string]int{"kernel": 1, "image": 2, "packages": 2, "setup": 3, "disk": 4}[stage]
+	p := Progress{Step: step, Stage: stage, Detail: detail, Fraction: max(fraction, b.last.Fraction)}
 	if p != b.last {
 		b.last = p
 		b.progress(p)

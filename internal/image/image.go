@@ -33,8 +33,12 @@ type Image struct {
 	Units  []string // of systemd, that have to be up before a computer is ready
 }
 
+// Steps is how many steps a build has: kernel, packages, setup, disk.
+const Steps = 4
+
 // Progress is one step of a build. Steps come in order; Fraction never falls.
 type Progress struct {
+	Step     int     // 1 to Steps; 0: none, as while it waits for another build
 	Stage    string  // a word for a person: waiting, kernel, packages, …
 	Detail   string  // what it is busy with now; may be empty
 	Fraction float64 // of the whole build, 0 to 1

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
 )
 
 // Follow calls emit with the output of a job from an offset on, as it comes, and
@@ -222,7 +222,7 @@ func (s *Store) keepOutput(id holt.JobID, events []holt.RunEvent) error {
 	}
 	if err != nil {
 		os.Remove(temp)
-		return computer.HostError(fmt.Errorf("keep a job's output: %w", err))
+		return hosterror.Full(fmt.Errorf("keep a job's output: %w", err))
 	}
 	return nil
 }

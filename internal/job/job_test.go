@@ -16,6 +16,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -225,7 +226,7 @@ func open(t *testing.T) (*Store, *world) {
 		t.Fatal(err)
 	}
 	w := &world{computers: map[holt.ComputerID]holt.Computer{}, workspaces: map[holt.WorkspaceID]bool{}, ends: map[holt.RunID]chan int{}, told: map[holt.RunID]bool{}}
-	s, err := Open(t.Context(), Config{DB: d, Keys: computer.NewKeys(d), Dir: filepath.Join(dir, "jobs"), Computers: w, Runs: w, Workspaces: w,
+	s, err := Open(t.Context(), Config{DB: d, Keys: idempotency.New(d), Dir: filepath.Join(dir, "jobs"), Computers: w, Runs: w, Workspaces: w,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

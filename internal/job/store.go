@@ -13,6 +13,8 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -61,7 +63,7 @@ type Workspaces interface {
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
 	DB         *db.DB // with [Schema], [TenantSchema], [CountSchema] and [BegunSchema]
-	Keys       *computer.Keys
+	Keys       *idempotency.Keys
 	Dir        string // holds what is remembered of the output of jobs
 	Computers  Computers
 	Runs       Runs
@@ -108,7 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, bell: make(chan struct{}, 1), active: map[holt.JobID]*worker{}, following: map[holt.JobID]int{}, limited: map[string]*limited{}, changed: make(chan struct{})}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, computer.HostError(err)
+		return nil, hosterror.Full(err)
 	}
 	if err := s.tidyFiles(ctx); err != nil {
 		return nil, err
@@ -143,9 +145,9 @@ func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt
 			return holt.Job{}, err
 		}
 	}
-	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Job]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Job]{
 		Key: key, Method: "job.create", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Job, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Job, error) {
 			r := record{Job: holt.Job{ID: holt.NewJobID(), Spec: spec, State: holt.JobQueued, CreatedAt: time.Now().UTC(), Tenant: holt.TenantOf(ctx)}, run: spec.Run, workspace: holt.NewWorkspaceID()}
 			r.Spec.Run = spec.Run.OnRecord()
 			err := s.table.insert(ctx, r, claim)
@@ -236,9 +238,9 @@ func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, 
 
 // Delete cancels a job that has not ended and removes it with its outputs.
 func (s *Store) Delete(ctx context.Context, id holt.JobID, key string) error {
-	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "job.delete", Request: id, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (none struct{}, err error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (none struct{}, err error) {
 			return none, s.remove(ctx, id)
 		},
 	})
@@ -314,7 +316,7 @@ func (s *Store) forget(ctx context.Context, r record) error {
 		return err
 	}
 	if err := os.Remove(s.file(r.ID)); err != nil && !os.IsNotExist(err) {
-		return computer.HostError(err)
+		return hosterror.Full(err)
 	}
 	return s.table.erase(ctx, r.ID)
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -149,7 +150,7 @@ func (t table) because(ctx context.Context, id holt.JobID, why string) error {
 	})
 }
 
-func (t table) insert(ctx context.Context, r record, claim *computer.Claim) error {
+func (t table) insert(ctx context.Context, r record, claim *idempotency.Claim) error {
 	shown, err := json.Marshal(r.Job)
 	if err != nil {
 		return err
@@ -236,7 +237,7 @@ func (t table) erase(ctx context.Context, id holt.JobID) error {
 func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 	err := d.WriteSync(ctx, fn)
 	if err != nil && holt.CodeOf(err) == holt.Internal {
-		return computer.HostError(fmt.Errorf("write jobs: %w", err))
+		return hosterror.Full(fmt.Errorf("write jobs: %w", err))
 	}
 	return err
 }

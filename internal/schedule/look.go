@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -204,9 +204,9 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // Errors: NotFound, Conflict (its last run goes on, and the policy for that is skip, or one
 // waits already; several have ref as name).
 func (s *Store) Run(ctx context.Context, ref, key string) (holt.Firing, error) {
-	seq, err := computer.Once(ctx, s.cfg.Keys, computer.Call[int64]{
+	seq, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[int64]{
 		Key: key, Method: "schedule.run", Request: ref,
-		Act:   func(ctx context.Context, claim *computer.Claim) (int64, error) { return s.fireNow(ctx, ref, claim) },
+		Act:   func(ctx context.Context, claim *idempotency.Claim) (int64, error) { return s.fireNow(ctx, ref, claim) },
 		Again: func(_ context.Context, seq string) (int64, error) { return strconv.ParseInt(seq, 10, 64) },
 	})
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Store) Run(ctx context.Context, ref, key string) (holt.Firing, error) {
 	return s.begun(ctx, seq)
 }
 
-func (s *Store) fireNow(ctx context.Context, ref string, claim *computer.Claim) (int64, error) {
+func (s *Store) fireNow(ctx context.Context, ref string, claim *idempotency.Claim) (int64, error) {
 	r, err := s.find(ctx, ref)
 	if err != nil {
 		return 0, err

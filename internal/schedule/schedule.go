@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -41,7 +42,7 @@ type Computers interface {
 // Config is what a [Store] stands on. DB and Computers must be set.
 type Config struct {
 	DB        *db.DB // with [Schema], [RoomSchema] and the table of computers
-	Keys      *computer.Keys
+	Keys      *idempotency.Keys
 	Computers Computers
 	Now       func() time.Time         // the wall clock; nil: time.Now
 	Log       *slog.Logger             // nil: slog.Default
@@ -119,7 +120,7 @@ func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
 	if err == nil || holt.CodeOf(err) != holt.Internal {
 		return err
 	}
-	return computer.HostError(fmt.Errorf("write control database: %w", err))
+	return hosterror.Full(fmt.Errorf("write control database: %w", err))
 }
 
 func (s *Store) read(ctx context.Context, fn func(*db.Tx) error) error {
@@ -142,16 +143,16 @@ func (s *Store) ring() {
 //
 // Errors: InvalidArgument, NotFound (the computer), AlreadyExists (the name), TooMany.
 func (s *Store) Create(ctx context.Context, spec holt.ScheduleSpec, key string) (holt.Schedule, error) {
-	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Schedule]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Schedule]{
 		Key: key, Method: "schedule.create", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Schedule, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Schedule, error) {
 			return s.create(ctx, spec, claim)
 		},
 		Again: func(ctx context.Context, ref string) (holt.Schedule, error) { return s.Get(ctx, ref) },
 	})
 }
 
-func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *computer.Claim) (holt.Schedule, error) {
+func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *idempotency.Claim) (holt.Schedule, error) {
 	c, err := s.cfg.Computers.Get(ctx, spec.Computer)
 	if err != nil {
 		return holt.Schedule{}, err
@@ -407,16 +408,16 @@ func (s *Store) Update(ctx context.Context, ref string, change holt.ScheduleChan
 		Ref    string
 		Change holt.ScheduleChange
 	}{ref, change}
-	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Schedule]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Schedule]{
 		Key: key, Method: "schedule.update", Request: request,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Schedule, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Schedule, error) {
 			return s.update(ctx, ref, change, claim)
 		},
 		Again: func(ctx context.Context, id string) (holt.Schedule, error) { return s.Get(ctx, id) },
 	})
 }
 
-func (s *Store) update(ctx context.Context, ref string, change holt.ScheduleChange, claim *computer.Claim) (holt.Schedule, error) {
+func (s *Store) update(ctx context.Context, ref string, change holt.ScheduleChange, claim *idempotency.Claim) (holt.Schedule, error) {
 	r, err := s.find(ctx, ref)
 	if err != nil {
 		return holt.Schedule{}, err
@@ -475,9 +476,9 @@ func set[T any](field *T, to *T) {
 //
 // Errors: NotFound, Conflict (several have ref as name).
 func (s *Store) Delete(ctx context.Context, ref, key string) error {
-	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "schedule.delete", Request: ref,
-		Act: func(ctx context.Context, claim *computer.Claim) (none struct{}, err error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (none struct{}, err error) {
 			r, err := s.find(ctx, ref)
 			if err != nil {
 				return none, err

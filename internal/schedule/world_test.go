@@ -14,6 +14,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -48,7 +49,7 @@ type fakeRun struct {
 // newWorld has computers of these names, paused.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + computer.SnapshotSchema + computer.TenantSchema + Schema + RoomSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func (w *world) open() *Store {
 	var s *Store
 	var once sync.Once
 	opened := make(chan struct{})
-	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: computer.NewKeys(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	s, err := Open(w.t.Context(), Config{DB: w.d, Keys: idempotency.New(w.d), Computers: w, Now: w.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Fail: func(point string) error {
 			<-opened
 			w.mu.Lock()

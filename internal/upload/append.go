@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
 )
 
 // pieceBytes are written at once: what is lost of a piece when the connection breaks.
@@ -147,7 +147,7 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		}
 		if n > 0 {
 			if lost := keep(f, buf[:n], end); lost != nil {
-				return s.undo(t, f, back, computer.HostError(fmt.Errorf("keep upload: %w", lost)))
+				return s.undo(t, f, back, hosterror.Full(fmt.Errorf("keep upload: %w", lost)))
 			}
 			end += int64(n)
 			if want != "" {
@@ -196,7 +196,7 @@ func cutOff(err error) error {
 func (s *Store) undo(t *turn, f *os.File, end int64, err error) (int64, error) {
 	t.forget()
 	if lost := f.Truncate(end); lost != nil {
-		return end, computer.HostError(fmt.Errorf("take back what was added to the upload: %w", lost))
+		return end, hosterror.Full(fmt.Errorf("take back what was added to the upload: %w", lost))
 	}
 	return end, err
 }
@@ -320,7 +320,7 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 		return u, mismatch(got, want, "what was sent has the SHA-256 %s, not %s")
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return u, computer.HostError(err)
+		return u, hosterror.Full(err)
 	}
 	files, ref := s.files(&u.Spec)
 	info, err := files.Write(ctx, *ref, string(u.Spec.Path), holt.WriteSpec{Mode: u.Spec.Mode, NewMode: u.Spec.NewMode, User: u.Spec.User, Parents: u.Spec.Parents}, f)
@@ -353,7 +353,7 @@ func (s *Store) sumOf(ctx context.Context, t *turn, f *os.File, size int64) (str
 	if t.sum == nil || t.summed != size {
 		h := sha256.New()
 		if err := sumFile(ctx, h, f); err != nil {
-			return "", computer.HostError(fmt.Errorf("read upload: %w", err))
+			return "", hosterror.Full(fmt.Errorf("read upload: %w", err))
 		}
 		t.sum, t.summed = h, size
 	}

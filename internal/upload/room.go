@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
 )
 
 // What a tenant has declared, come or not, may be half of what the disk has free without its own uploads; and what has come of all
@@ -58,7 +58,7 @@ func (s *Store) disk() (free int64, all map[string]int64, err error) {
 	}
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
-		return 0, nil, computer.HostError(err)
+		return 0, nil, hosterror.Full(err)
 	}
 	all = map[string]int64{}
 	for _, e := range entries {

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
 // Config is what a [Store] stands on. All fields without a default must be set.
 type Config struct {
 	DB         *db.DB // with [Schema] and [SureSchema]
-	Keys       *computer.Keys
+	Keys       *idempotency.Keys
 	Dir        string // holds one file an upload
 	Computers  Files
 	Workspaces Files
@@ -57,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, turns: map[holt.UploadID]*turn{}}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, computer.HostError(err)
+		return nil, hosterror.Full(err)
 	}
 	if err := s.tidy(ctx); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (s *Store) tidy(ctx context.Context) error {
 	}
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
-		return computer.HostError(err)
+		return hosterror.Full(err)
 	}
 	for _, e := range entries {
 		known, err := s.table.list(ctx, `WHERE id = ? AND file = ''`, e.Name())
@@ -130,7 +131,7 @@ func (s *Store) tidy(ctx context.Context) error {
 		}
 		if len(known) == 0 {
 			if err := os.Remove(filepath.Join(s.cfg.Dir, e.Name())); err != nil && !os.IsNotExist(err) {
-				return computer.HostError(err)
+				return hosterror.Full(err)
 			}
 		}
 	}
@@ -144,7 +145,7 @@ func (s *Store) remove(ctx context.Context, t *turn) error {
 	}
 	t.forget()
 	if err := os.Remove(s.path(t.id)); err != nil && !os.IsNotExist(err) {
-		return computer.HostError(fmt.Errorf("remove upload: %w", err))
+		return hosterror.Full(fmt.Errorf("remove upload: %w", err))
 	}
 	return nil
 }
@@ -175,16 +176,16 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 	case max(spec.Mode, spec.NewMode) > 0o7777:
 		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", max(spec.Mode, spec.NewMode)).WithHint("give octal permission bits, at most 07777")
 	}
-	return computer.Once(ctx, s.cfg.Keys, computer.Call[holt.Upload]{
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Upload]{
 		Key: key, Method: "upload.create", Request: spec,
-		Act: func(ctx context.Context, claim *computer.Claim) (holt.Upload, error) {
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Upload, error) {
 			return s.create(ctx, spec, claim)
 		},
 		Again: func(ctx context.Context, ref string) (holt.Upload, error) { return s.Get(ctx, holt.UploadID(ref)) },
 	})
 }
 
-func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *computer.Claim) (holt.Upload, error) {
+func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *idempotency.Claim) (holt.Upload, error) {
 	files, ref := s.files(&spec)
 	var err error
 	if *ref, err = files.Known(ctx, *ref); err != nil { // a name may be another's by the time of the commit
@@ -232,7 +233,7 @@ func (s *Store) shown(r record) (record, error) {
 			r.Offset = min(r.Offset, r.sure)
 		}
 	case !os.IsNotExist(err):
-		return r, computer.HostError(fmt.Errorf("look at upload: %w", err))
+		return r, hosterror.Full(fmt.Errorf("look at upload: %w", err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,9 +264,9 @@ func (s *Store) List(ctx context.Context) ([]holt.Upload, error) {
 
 // Delete gives an upload up, or forgets what became of it.
 func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error {
-	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "upload.delete", Request: id, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) {
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
 			if _, err := s.find(ctx, id); err != nil {
 				return struct{}{}, err
 			}
@@ -284,12 +285,12 @@ func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error 
 func (s *Store) open(id holt.UploadID) (*os.File, int64, error) {
 	f, err := os.OpenFile(s.path(id), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, 0, computer.HostError(fmt.Errorf("open upload: %w", err))
+		return nil, 0, hosterror.Full(fmt.Errorf("open upload: %w", err))
 	}
 	var info fs.FileInfo
 	if info, err = f.Stat(); err != nil {
 		f.Close()
-		return nil, 0, computer.HostError(fmt.Errorf("look at upload: %w", err))
+		return nil, 0, hosterror.Full(fmt.Errorf("look at upload: %w", err))
 	}
 	return f, info.Size(), nil
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/computer"
+	"holt/internal/hosterror"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -62,7 +63,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 }
 
 // insert writes a new one down, unless there are too many, or those of its tenant would take more than most bytes together.
-func (t table) insert(ctx context.Context, r record, most int64, claim *computer.Claim) error {
+func (t table) insert(ctx context.Context, r record, most int64, claim *idempotency.Claim) error {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (t table) erase(ctx context.Context, id holt.UploadID) error {
 func (t table) write(ctx context.Context, fn func(*db.Tx) error) error {
 	err := t.d.Write(ctx, fn)
 	if err != nil && holt.CodeOf(err) == holt.Internal {
-		return computer.HostError(fmt.Errorf("write uploads: %w", err))
+		return hosterror.Full(fmt.Errorf("write uploads: %w", err))
 	}
 	return err
 }

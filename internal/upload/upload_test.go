@@ -18,6 +18,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -63,7 +64,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	w.cfg = Config{DB: d, Keys: computer.NewKeys(d), Dir: filepath.Join(w.dir, "uploads"), Computers: w.to, Workspaces: w.to, Now: func() time.Time { return w.now }}
+	w.cfg = Config{DB: d, Keys: idempotency.New(d), Dir: filepath.Join(w.dir, "uploads"), Computers: w.to, Workspaces: w.to, Now: func() time.Time { return w.now }}
 	return w
 }
 

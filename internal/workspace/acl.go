@@ -192,7 +192,7 @@ func (t *Tree) inherit(o *op, d *inode, c Caller) error {
 }
 
 // inherited gives a new inode the ACLs that its record has.
-func (t *Tree) inherited(in *inode, o *op) {
+func (t *memory) inherited(in *inode, o *op) {
 	if in.kind() == syscall.S_IFLNK {
 		return // the blob is its target
 	}
@@ -247,33 +247,23 @@ func (t *Tree) removeACL(c Caller, ino Ino, name string) error {
 // changeACL appends the record that decide makes of one that changes no more
 // than the time of the inode; had tells whether there is such an ACL.
 func (t *Tree) changeACL(c Caller, ino Ino, name string, decide func(o *op, in *inode, had bool) error) error {
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
-	in, err := t.get(ino)
-	if err != nil {
-		return err
-	}
-	all, err := t.xattrs(in)
-	if err != nil {
-		return err
-	}
-	x, had := all[name]
-	o, err := t.record(opSetAttr, c)
-	if err != nil {
-		return err
-	}
-	o.ino = ino
-	if err := decide(&o, in, had && !x.gone); err != nil {
-		return err
-	}
-	if o.kind != opSetAttr {
-		o.name = name
-	}
-	return t.commit(&o, nil, nil)
+	return t.mutate(c, func() error {
+		in, err := t.get(ino)
+		if err != nil {
+			return err
+		}
+		all, err := t.xattrs(in)
+		if err != nil {
+			return err
+		}
+		x, had := all[name]
+		o := op{kind: opSetAttr, ino: ino}
+		if err := decide(&o, in, had && !x.gone); err != nil {
+			return err
+		}
+		if o.kind != opSetAttr {
+			o.name = name
+		}
+		return t.perform(c, o)
+	})
 }

@@ -172,7 +172,7 @@ func TestACLIsKept(t *testing.T) {
 	f.restore("merged")
 	look(f)
 	look(f.fork(ForkOptions{}))
-	id, _ := f.t.Named("merged")
+	id, _ := f.t.CheckpointNamed("merged")
 	v, err := f.t.View(id)
 	f.ok(err)
 	if got, err := v.GetXattr(f.must("top").Ino, aclAccess); err != nil || !bytes.Equal(got, merged) {

@@ -40,7 +40,7 @@ func (w *Workspace) Across(ctx context.Context, at string, other *Workspace, oth
 			return nil, err
 		}
 	}
-	end, err := alone(ctx, w.tree, other.tree, w.Lineage(), other.Lineage())
+	end, err := acquireBoth(ctx, w.tree, other.tree, w.Lineage(), other.Lineage())
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +51,10 @@ func (w *Workspace) Across(ctx context.Context, at string, other *Workspace, oth
 	}
 	err = w.between(ctx, "compare workspaces", at, at, func(tx *db.Tx, a, _ snapshot) error {
 		return other.between(ctx, "compare workspaces", otherAt, otherAt, func(theirs *db.Tx, b, _ snapshot) error {
-			if x.a, err = w.tree.side(tx, w.Lineage()); err != nil {
+			if x.a, err = newSide(w.tree, tx, w.Lineage()); err != nil {
 				return err
 			}
-			if x.b, err = other.tree.side(theirs, other.Lineage()); err != nil {
+			if x.b, err = newSide(other.tree, theirs, other.Lineage()); err != nil {
 				return err
 			}
 			x.a.p.version, x.b.p.version = a.version, b.version
@@ -84,8 +84,8 @@ func lastCommon(w, other *Workspace) (string, error) {
 	})
 	c, err := common(w.Lineage(), other.Lineage(), both)
 	if err == nil && c == 0 {
-		err = holt.Errorf(holt.Conflict, "no checkpoint is left that both workspaces have").
-			WithHint("take checkpoints with names, which stay")
+		err = holt.Errorf(holt.Conflict, "the workspaces no longer share a checkpoint").
+			WithHint("named checkpoints are never removed automatically")
 	}
 	return fmt.Sprint("#", uint64(c)), err
 }
@@ -303,11 +303,11 @@ func (x *twoStates) add(c Change, a, b *inodeRow) {
 	x.all = append(x.all, c)
 }
 
-// alone waits until no other merge or comparison has one of two workspaces: two
+// acquireBoth waits until no other merge or comparison has one of two workspaces: two
 // that each hold a reading connection of one index and wait for one of the
 // other's would do so for ever.
-func alone(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func(), err error) {
-	turns := []chan struct{}{a.merging, b.merging}
+func acquireBoth(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func(), err error) {
+	turns := []chan struct{}{a.mergeSemaphore, b.mergeSemaphore}
 	id := func(l []Ancestor) []byte { return l[len(l)-1].ID[:] }
 	if bytes.Compare(id(ofB), id(ofA)) < 0 {
 		slices.Reverse(turns)
@@ -324,7 +324,7 @@ func alone(ctx context.Context, a, b *Tree, ofA, ofB []Ancestor) (end func(), er
 			taken++
 		case <-ctx.Done():
 			end()
-			return nil, holt.Errorf(holt.Timeout, "%w while a merge has one of the two workspaces", ctx.Err())
+			return nil, holt.Errorf(holt.Timeout, "%w: another merge or comparison is using one of the two workspaces", ctx.Err())
 		}
 	}
 	return end, nil

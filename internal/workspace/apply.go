@@ -13,11 +13,11 @@ var errApply = errors.New("record does not fit the tree")
 
 // apply does what a record says. It is the only way that state changes, live
 // and in recovery, and depends on nothing but the state and the record.
-func (t *Tree) apply(o *op, rec journal.Record) error {
-	if o.kind != opParts && o.kind != opTurn {
+func (t *memory) apply(o *op, rec journal.Record) error {
+	if o.kind != opParts && o.kind != opPartsEnd {
 		t.parts = nil // their end never came
 	}
-	t.outdate(o)
+	t.markStale(o)
 	switch o.kind {
 	case opFormat:
 		return t.applyFormat(o)
@@ -51,8 +51,8 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 		return t.applyDropCheckpoint(o)
 	case opParts:
 		return t.applyParts(o)
-	case opTurn:
-		return t.applyTurn(o)
+	case opPartsEnd:
+		return t.applyPartsEnd(o)
 	case opFork:
 		return t.applyFork(o)
 	case opBytes:
@@ -64,8 +64,8 @@ func (t *Tree) apply(o *op, rec journal.Record) error {
 // alter comes before every change of an inode: it moves what the inode was to
 // the past, unless it was that for this version only, and stamps it: ctime,
 // writer, version.
-func (t *Tree) alter(in *inode, o *op) {
-	t.renew(in, t.bornAfter(in.born, o.writer))
+func (t *memory) alter(in *inode, o *op) {
+	t.copyOnWrite(in, t.bornAfter(in.born, o.writer))
 	in.stamp(o)
 }
 
@@ -79,25 +79,25 @@ func (in *inode) stamp(o *op) {
 // alterDir is alter for a directory whose entries o changes. They have
 // versions of their own, so that it keeps its version within a generation,
 // however many write in it by turns.
-func (t *Tree) alterDir(d *inode, o *op) {
+func (t *memory) alterDir(d *inode, o *op) {
 	if uint64(d.born) > t.count.Sealed {
 		t.batch.dirty(d)
 	} else {
-		t.renew(d, t.born(o.writer))
+		t.copyOnWrite(d, t.born(o.writer))
 	}
 	d.stamp(o)
 	d.mtime = o.time
 }
 
 // enterName gives a directory an entry that it does not have.
-func (t *Tree) enterName(d *inode, name string, in *inode, o *op) {
+func (t *memory) enterName(d *inode, name string, in *inode, o *op) {
 	d.dir.cookie++
 	t.setEntry(d, name, dentry{ino: in.ino, cookie: d.dir.cookie, born: t.born(o.writer), kind: uint8(in.mode >> 12)})
 	d.size++
 }
 
 // replaceName is enterName for a name that was another entry's until now.
-func (t *Tree) replaceName(d *inode, name string, in *inode, o *op) {
+func (t *memory) replaceName(d *inode, name string, in *inode, o *op) {
 	t.enterName(d, name, in, o)
 	e := d.dir.entries[name]
 	e.replaced = true
@@ -105,13 +105,13 @@ func (t *Tree) replaceName(d *inode, name string, in *inode, o *op) {
 }
 
 // eraseName takes an entry out of a directory.
-func (t *Tree) eraseName(d *inode, name string, o *op) {
-	t.bury(d, name, d.dir.entries[name], o.writer)
+func (t *memory) eraseName(d *inode, name string, o *op) {
+	t.tombstone(d, name, d.dir.entries[name], o.writer)
 	t.setEntry(d, name, dentry{})
 	d.size--
 }
 
-func (t *Tree) applyFormat(o *op) error {
+func (t *memory) applyFormat(o *op) error {
 	if t.count.NextIno != uint64(Root) {
 		return fmt.Errorf("%w: a second root", errApply)
 	}
@@ -122,11 +122,11 @@ func (t *Tree) applyFormat(o *op) error {
 	in.nlink, in.dir = 2, newDir(Root, 0, true)
 	t.count.Dirs++
 	t.moveDir(in, Root, "")
-	t.become([]Ancestor{{ID: ID(o.blob)}})
+	t.setLineage([]Ancestor{{ID: ID(o.blob)}})
 	return nil
 }
 
-func (t *Tree) applyWriter(o *op) error {
+func (t *memory) applyWriter(o *op) error {
 	w, err := decodeWriter(o.blob)
 	if err != nil || uint64(o.n) != t.count.NextWriter {
 		return fmt.Errorf("%w: writer %d", errApply, o.n)
@@ -139,7 +139,7 @@ func (t *Tree) applyWriter(o *op) error {
 
 // newInode makes an inode of a record. Its number is the next one: numbers are
 // never reused.
-func (t *Tree) newInode(ino Ino, o *op) *inode {
+func (t *memory) newInode(ino Ino, o *op) *inode {
 	v := t.born(o.writer)
 	in := &inode{node: node{ino: ino, mode: o.mode, uid: o.uid, gid: o.gid, nlink: 1, rdev: o.rdev,
 		atime: o.time, mtime: o.time, ctime: o.time, btime: o.time, writer: o.writer, born: v, data: v}}
@@ -152,7 +152,7 @@ func (t *Tree) newInode(ino Ino, o *op) *inode {
 	return in
 }
 
-func (t *Tree) applyMake(o *op) error {
+func (t *memory) applyMake(o *op) error {
 	if o.ino != Ino(t.count.NextIno) {
 		return fmt.Errorf("%w: inode %d", errApply, o.ino)
 	}
@@ -190,7 +190,7 @@ func (t *Tree) applyMake(o *op) error {
 	return nil
 }
 
-func (t *Tree) applyLink(o *op) error {
+func (t *memory) applyLink(o *op) error {
 	d, err := t.getDir(o.parent)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func (t *Tree) applyLink(o *op) error {
 	return nil
 }
 
-func (t *Tree) applyUnlink(o *op) error {
+func (t *memory) applyUnlink(o *op) error {
 	d, err := t.getDir(o.parent)
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func (t *Tree) applyUnlink(o *op) error {
 }
 
 // unlinked takes a name away from in, which was in directory d.
-func (t *Tree) unlinked(d, in *inode, o *op) {
+func (t *memory) unlinked(d, in *inode, o *op) {
 	t.alter(in, o)
 	if in.isDir() {
 		d.nlink--
@@ -254,8 +254,8 @@ func (t *Tree) unlinked(d, in *inode, o *op) {
 
 // free ends an inode without a name in a version. Its extents and attributes
 // stay in memory until they are in the past, or nowhere.
-func (t *Tree) free(in *inode, v uint32) {
-	t.renew(in, v)
+func (t *memory) free(in *inode, v uint32) {
+	t.copyOnWrite(in, v)
 	delete(t.orphans, in.ino)
 	t.count.Inodes--
 	t.count.Allocated -= uint64(in.alloc)
@@ -271,7 +271,7 @@ func (t *Tree) free(in *inode, v uint32) {
 
 // lastVersion is the version in which an inode without a name ends. Nobody
 // could see it any more, so that it is not a change that a checkpoint is for.
-func (t *Tree) lastVersion(in *inode) uint32 {
+func (t *memory) lastVersion(in *inode) uint32 {
 	v, ok := t.version[0]
 	if !ok || v < in.born {
 		v = t.newVersion(0)
@@ -279,7 +279,7 @@ func (t *Tree) lastVersion(in *inode) uint32 {
 	return v
 }
 
-func (t *Tree) applyFree(o *op) error {
+func (t *memory) applyFree(o *op) error {
 	in, err := t.get(o.ino)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (t *Tree) applyFree(o *op) error {
 	return nil
 }
 
-func (t *Tree) applyRename(o *op) error {
+func (t *memory) applyRename(o *op) error {
 	from, err := t.getDir(o.parent)
 	if err != nil {
 		return err
@@ -326,7 +326,7 @@ func (t *Tree) applyRename(o *op) error {
 }
 
 // victim returns what a rename would replace, or nil.
-func (t *Tree) victim(d *inode, name string) (*inode, error) {
+func (t *memory) victim(d *inode, name string) (*inode, error) {
 	e, err := t.entry(d, name)
 	if err == syscall.ENOENT {
 		return nil, nil
@@ -335,10 +335,10 @@ func (t *Tree) victim(d *inode, name string) (*inode, error) {
 		return nil, err
 	}
 	in, err := t.get(e.ino)
-	return in, t.lost(d, name, err)
+	return in, t.missingInode(d, name, err)
 }
 
-func (t *Tree) move(o *op, from, to, in, victim *inode) {
+func (t *memory) move(o *op, from, to, in, victim *inode) {
 	if victim != nil {
 		t.eraseName(to, o.name2, o)
 		t.unlinked(to, victim, o)
@@ -358,7 +358,7 @@ func (t *Tree) move(o *op, from, to, in, victim *inode) {
 
 // exchange swaps two names. They are new entries, with new cookies: a cookie
 // stands for one entry for ever.
-func (t *Tree) exchange(o *op, from, to, a, b *inode) {
+func (t *memory) exchange(o *op, from, to, a, b *inode) {
 	t.eraseName(from, o.name, o)
 	t.eraseName(to, o.name2, o)
 	t.alter(a, o)
@@ -379,13 +379,13 @@ func (t *Tree) exchange(o *op, from, to, a, b *inode) {
 }
 
 // reparent moves a directory's ".." and the link it is.
-func (t *Tree) reparent(in, from, to *inode) {
+func (t *memory) reparent(in, from, to *inode) {
 	in.dir.parent = to.ino
 	from.nlink--
 	to.nlink++
 }
 
-func (t *Tree) applySetAttr(o *op) error {
+func (t *memory) applySetAttr(o *op) error {
 	mask := SetMask(o.mask)
 	in, err := t.get(o.ino)
 	if err != nil {
@@ -425,7 +425,7 @@ func (in *inode) permit(o *op) {
 }
 
 // resize sets the size of a file; what is behind a smaller one is gone.
-func (t *Tree) resize(in *inode, size int64) error {
+func (t *memory) resize(in *inode, size int64) error {
 	if size < in.size {
 		if _, err := t.getFile(in.ino, size, in.size); err != nil {
 			return err
@@ -437,7 +437,7 @@ func (t *Tree) resize(in *inode, size int64) error {
 	return nil
 }
 
-func (t *Tree) applyWrite(o *op, rec journal.Record) error {
+func (t *memory) applyWrite(o *op, rec journal.Record) error {
 	end := o.off + int64(rec.DataLen)
 	in, err := t.getFile(o.ino, o.off, end)
 	if err != nil {
@@ -454,21 +454,21 @@ func (t *Tree) applyWrite(o *op, rec journal.Record) error {
 }
 
 // wrote stamps a file whose bytes o changes, and sets what o says: fewer set-id bits, or with opFlagTake any mode and owner.
-func (t *Tree) wrote(in *inode, o *op) {
+func (t *memory) wrote(in *inode, o *op) {
 	t.alter(in, o)
 	in.mtime, in.data = o.time, in.born
 	in.permit(o)
 }
 
 // grow makes a file at least size long.
-func (t *Tree) grow(in *inode, size int64) {
+func (t *memory) grow(in *inode, size int64) {
 	if size > in.size {
 		t.count.Bytes += uint64(size - in.size)
 		in.size = size
 	}
 }
 
-func (t *Tree) applyPunch(o *op) error {
+func (t *memory) applyPunch(o *op) error {
 	end := o.off + o.n
 	in, err := t.getFile(o.ino, o.off, end)
 	if err != nil {
@@ -480,7 +480,7 @@ func (t *Tree) applyPunch(o *op) error {
 	return nil
 }
 
-func (t *Tree) applyCopy(o *op) error {
+func (t *memory) applyCopy(o *op) error {
 	src, err := t.getFile(o.other, o.from, o.from+o.n)
 	if err != nil {
 		return err

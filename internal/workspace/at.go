@@ -40,12 +40,12 @@ func (v *View) Checkpoint() Checkpoint { return v.at }
 // read runs fn on one state of the index.
 func (v *View) read(doing string, fn func(point) error) error {
 	v.t.mu.RLock()
-	_, ok := v.t.checkpointByID(v.at.ID)
+	_, ok := v.t.checkpoints.byID(v.at.ID)
 	v.t.mu.RUnlock()
 	if !ok {
 		return syscall.ESTALE
 	}
-	err := v.t.glance(context.Background(), func(tx *db.Tx) error { return fn(point{tx, int64(v.at.version)}) })
+	err := v.t.readBriefly(context.Background(), func(tx *db.Tx) error { return fn(point{tx, int64(v.at.version)}) })
 	return v.t.errno(doing, err)
 }
 
@@ -347,7 +347,7 @@ func (p point) seek(in *inodeRow, off int64, whence uint32) (int64, error) {
 // with one number after the other; ESTALE if there is no such checkpoint.
 func (t *Tree) View(id CheckpointID) (*View, error) {
 	t.mu.RLock()
-	c, ok := t.checkpointByID(id)
+	c, ok := t.checkpoints.byID(id)
 	newest := t.count.NextCheck - 1
 	t.mu.RUnlock()
 	if !ok {
@@ -370,16 +370,16 @@ func (t *Tree) Checkpoints() []Checkpoint {
 	return slices.Clone(t.checkpoints)
 }
 
-// Named returns the number of the checkpoint with exactly that name.
-func (t *Tree) Named(name string) (id CheckpointID, ok bool) {
+// CheckpointNamed returns the number of the checkpoint with exactly that name.
+func (t *Tree) CheckpointNamed(name string) (id CheckpointID, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	c, ok := t.checkpointByName(name)
+	c, ok := t.checkpoints.byName(name)
 	return c.ID, ok
 }
 
-// Newest returns when the newest checkpoint was taken, and how many there are.
-func (t *Tree) Newest() (taken time.Time, n int) {
+// NewestCheckpoint returns when the newest checkpoint was taken, and how many there are.
+func (t *Tree) NewestCheckpoint() (taken time.Time, n int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if n = len(t.checkpoints); n > 0 {

@@ -50,7 +50,7 @@ type dirMove struct {
 }
 
 // moveDir says that a directory has another path since its version.
-func (t *Tree) moveDir(in *inode, parent Ino, name string) {
+func (t *memory) moveDir(in *inode, parent Ino, name string) {
 	in.dir.named = uint8(len(name))
 	t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, parent: parent, name: name, version: in.born})
 }
@@ -87,10 +87,10 @@ func (b *batch) dirty(in *inode) {
 }
 
 // setEntry changes what a directory holds under a name; e.ino 0: nothing.
-func (t *Tree) setEntry(d *inode, name string, e dentry) {
+func (t *memory) setEntry(d *inode, name string, e dentry) {
 	old, known := d.dir.entries[name]
 	if !known {
-		t.entries++
+		t.inodes.entries++
 		old.indexed = !d.dir.complete
 	}
 	if old.stage == clean {
@@ -105,7 +105,7 @@ func (t *Tree) setEntry(d *inode, name string, e dentry) {
 
 // extentChange tells the batch which extents of in change.
 type extentChange struct {
-	t  *Tree
+	t  *memory
 	in *inode
 }
 
@@ -118,27 +118,27 @@ func (c *extentChange) bytes(delta int64) {
 	c.t.count.Allocated += uint64(delta)
 }
 
-func (c *extentChange) extents(delta int) { c.t.extents += delta }
+func (c *extentChange) extents(delta int) { c.t.inodes.extents += delta }
 
 // changing returns the listener for changes of in's extents.
-func (t *Tree) changing(in *inode) changes {
+func (t *memory) changing(in *inode) changes {
 	t.change = extentChange{t, in}
 	return &t.change
 }
 
 // setXattr changes an extended attribute; they must have been looked at ([Tree.xattrs]).
-func (t *Tree) setXattr(in *inode, name string, x xattr) {
+func (t *memory) setXattr(in *inode, name string, x xattr) {
 	if in.extra == nil {
 		in.extra = &extra{}
 	}
-	t.hoard(in, x.held(name))
+	t.countValues(in, x.held(name))
 	if in.extra.xattrs == nil {
 		in.extra.xattrs = map[string]xattr{}
 	}
 	in.plain = false
 	old, ok := in.extra.xattrs[name]
 	if ok {
-		t.hoard(in, -old.held(name))
+		t.countValues(in, -old.held(name))
 	}
 	if ok && !old.gone && t.outlives(old.born, x.born) {
 		t.batch.past.xattrs = append(t.batch.past.xattrs, pastXattr{in.ino, name, old, x.born})

@@ -19,7 +19,7 @@ func (f Files) walk(names []string, follow bool) ([]Ino, error) {
 func (f Files) floor(names []string) ([]Ino, []string, error) {
 	top := pathNames(f.Beneath)
 	if len(names) < len(top) || !slices.Equal(names[:len(top)], top) {
-		return nil, nil, ErrLeaves
+		return nil, nil, ErrEscapes
 	}
 	at := []Ino{Root}
 	for _, name := range top {
@@ -28,7 +28,7 @@ func (f Files) floor(names []string) ([]Ino, []string, error) {
 			return nil, nil, err
 		}
 		if a.Mode&syscall.S_IFMT == syscall.S_IFLNK {
-			return nil, nil, ErrLeaves
+			return nil, nil, ErrEscapes
 		}
 		at = append(at, a.Ino)
 	}

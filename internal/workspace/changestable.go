@@ -35,7 +35,7 @@ var changesTable = db.Table{
 	},
 }
 
-// resolveIn is Story.Resolve in one transaction.
+// resolveIn is History.Resolve in one transaction.
 func resolveIn(tx *db.Tx, from, to string) (string, string, error) {
 	if to == "" {
 		to = Live

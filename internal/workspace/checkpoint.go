@@ -91,7 +91,7 @@ func (w *Workspace) Checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 func (t *Tree) lockedCheckpoint(opt CheckpointOptions) (Checkpoint, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.accepts(); err != nil {
+	if err := t.writable(); err != nil {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
 	return t.checkpoint(opt)
@@ -100,7 +100,7 @@ func (t *Tree) lockedCheckpoint(opt CheckpointOptions) (Checkpoint, error) {
 func (opt *CheckpointOptions) valid() error {
 	bad := func(why string) error {
 		return holt.Errorf(holt.InvalidArgument, "checkpoint %q: %s", opt.Name, why).
-			WithHint("choose a name such as before-upgrade; \"live\", and what begins with # or auto-, have meanings of their own")
+			WithHint("choose a name such as before-upgrade; \"live\" and names that begin with # or auto- are reserved")
 	}
 	if opt.Name != "" {
 		unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
@@ -121,15 +121,15 @@ func (opt *CheckpointOptions) valid() error {
 // checkpoint takes one; mu is held.
 func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 	if opt.IfChanged && !opt.Mounts && t.count.Changed <= t.count.Sealed {
-		if c, ok := t.checkpointByID(CheckpointID(t.count.Head)); ok && c.version == t.count.Sealed {
+		if c, ok := t.checkpoints.byID(CheckpointID(t.count.Head)); ok && c.version == t.count.Sealed {
 			return c, nil
 		}
 	}
 	if opt.Name == "" {
 		opt.Name = fmt.Sprint("auto-", t.count.NextCheck) // nobody has that: to look costs more the more there are
-	} else if c, ok := t.checkpointByName(opt.Name); ok {
-		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q exists since %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
-			WithHint("choose another name, or delete that one first")
+	} else if c, ok := t.checkpoints.byName(opt.Name); ok {
+		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q already exists: it was taken at %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
+			WithHint("choose another name, or delete the existing checkpoint first")
 	}
 	note, err := json.Marshal(opt.CheckpointNote)
 	if err != nil {
@@ -145,18 +145,18 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 		return Checkpoint{}, diskError("checkpoint workspace", err)
 	}
 	c := t.checkpoints[len(t.checkpoints)-1]
-	t.note(c, false)
+	t.notifyCheckpoint(c, false)
 	return c, nil
 }
 
-// note tells who wants to know of a checkpoint; mu is held.
-func (t *Tree) note(c Checkpoint, deleted bool) {
-	if t.opt.Noted != nil {
-		t.opt.Noted(c, deleted)
+// notifyCheckpoint tells who wants to know of a checkpoint; mu is held.
+func (t *Tree) notifyCheckpoint(c Checkpoint, deleted bool) {
+	if t.opt.OnCheckpoint != nil {
+		t.opt.OnCheckpoint(c, deleted)
 	}
 }
 
-func (t *Tree) applyCheckpoint(o *op) error {
+func (t *memory) applyCheckpoint(o *op) error {
 	c := Checkpoint{ID: CheckpointID(o.n), Name: o.name, Parent: CheckpointID(t.count.Head), CreatedAt: time.Unix(0, o.time).UTC(),
 		Generation: t.count.Generation, Files: int64(t.count.Files), Bytes: int64(t.count.Bytes), Mounts: len(o.blob2) > 0,
 		version: t.count.Version, nextIno: Ino(t.count.NextIno)}
@@ -167,7 +167,7 @@ func (t *Tree) applyCheckpoint(o *op) error {
 	t.batch.checkpoints = append(t.batch.checkpoints, newCheckpoint{c, o.blob2})
 	t.count.NextCheck, t.count.Head = uint64(c.ID)+1, uint64(c.ID)
 	t.count.Generation++
-	t.count.Sealed, t.count.Turns = t.count.Version, 0
+	t.count.Sealed, t.count.Interleaved = t.count.Version, 0
 	clear(t.version)
 	return nil
 }
@@ -188,13 +188,17 @@ func (w *Workspace) Present() (parent CheckpointID, changed bool) {
 func (w *Workspace) FindCheckpoint(ref string) (Checkpoint, error) {
 	w.tree.mu.RLock()
 	defer w.tree.mu.RUnlock()
-	return w.tree.findCheckpoint(ref)
+	return w.tree.checkpoints.find(ref)
 }
 
-func (t *Tree) findCheckpoint(ref string) (Checkpoint, error) {
-	c, ok := t.checkpointByName(ref)
+// checkpointList is a workspace's checkpoints, by ID.
+type checkpointList []Checkpoint
+
+// find returns the checkpoint with a name, or with a number written as "#12".
+func (l checkpointList) find(ref string) (Checkpoint, error) {
+	c, ok := l.byName(ref)
 	if id, is := checkpointNumber(ref); is {
-		c, ok = t.checkpointByID(id)
+		c, ok = l.byID(id)
 	}
 	if !ok {
 		return Checkpoint{}, noCheckpoint(ref)
@@ -214,24 +218,35 @@ func checkpointNumber(ref string) (id CheckpointID, is bool) {
 
 func noCheckpoint(ref string) error {
 	return holt.Errorf(holt.NotFound, "there is no checkpoint %q", ref).
-		WithHint("list the checkpoints; one is named by its name, or by # and its number")
+		WithHint("list checkpoints with holt workspace checkpoints; refer to one by its name or as #NUMBER")
 }
 
-func (t *Tree) checkpointByID(id CheckpointID) (Checkpoint, bool) {
-	i, ok := slices.BinarySearchFunc(t.checkpoints, id, func(c Checkpoint, id CheckpointID) int { return cmp.Compare(c.ID, id) })
+func (l checkpointList) byID(id CheckpointID) (Checkpoint, bool) {
+	i, ok := slices.BinarySearchFunc(l, id, func(c Checkpoint, id CheckpointID) int { return cmp.Compare(c.ID, id) })
 	if !ok {
 		return Checkpoint{}, false
 	}
-	return t.checkpoints[i], true
+	return l[i], true
 }
 
-func (t *Tree) checkpointByName(name string) (Checkpoint, bool) {
-	for i := len(t.checkpoints) - 1; i >= 0; i-- {
-		if t.checkpoints[i].Name == name {
-			return t.checkpoints[i], true
+func (l checkpointList) byName(name string) (Checkpoint, bool) {
+	for _, c := range slices.Backward(l) { // the newest are asked for most
+		if c.Name == name {
+			return c, true
 		}
 	}
 	return Checkpoint{}, false
+}
+
+// ancestors returns a checkpoint and all that it descends from.
+func (l checkpointList) ancestors(id CheckpointID) map[CheckpointID]bool {
+	all := map[CheckpointID]bool{}
+	for id != 0 && !all[id] {
+		all[id] = true
+		c, _ := l.byID(id)
+		id = c.Parent
+	}
+	return all
 }
 
 // Freed is what deleting a checkpoint frees: what only it can see.
@@ -249,8 +264,8 @@ func (w *Workspace) DeleteCheckpoint(ctx context.Context, ref string, dryRun boo
 	}
 	t := w.tree
 	t.mu.RLock()
-	c, err := t.findCheckpoint(ref)
-	gap := t.gap(c)
+	c, err := t.checkpoints.find(ref)
+	gap := t.checkpoints.gap(c, t.count.Version)
 	t.mu.RUnlock()
 	if err != nil {
 		return Freed{}, err
@@ -268,7 +283,7 @@ func (t *Tree) drop(id CheckpointID) error {
 		return diskError("delete checkpoint", err)
 	}
 	defer t.leave()
-	c, ok := t.checkpointByID(id)
+	c, ok := t.checkpoints.byID(id)
 	if !ok {
 		return nil
 	}
@@ -276,18 +291,18 @@ func (t *Tree) drop(id CheckpointID) error {
 	if err := t.commit(&o, nil, nil); err != nil {
 		return diskError("delete checkpoint", err)
 	}
-	t.note(c, true)
+	t.notifyCheckpoint(c, true)
 	return nil
 }
 
 // span is a range of versions: from is not in it, to is.
 type span struct{ from, to uint64 }
 
-// gap returns the versions between the neighbours of a checkpoint. What was
-// born and died in it, nobody else sees.
-func (t *Tree) gap(c Checkpoint) span {
-	s := span{0, t.count.Version}
-	for _, o := range t.checkpoints {
+// gap returns the versions between the neighbours of a checkpoint, of which the present (at version now) is one. Only
+// this checkpoint sees rows that were born and died in it.
+func (l checkpointList) gap(c Checkpoint, now uint64) span {
+	s := span{0, now}
+	for _, o := range l {
 		if o.ID < c.ID {
 			s.from = o.version
 		} else if o.ID > c.ID {
@@ -365,12 +380,12 @@ var pastTables = []string{"past_inode", "past_entry", "past_extent", "past_xattr
 // between two checkpoints: ?1 and ?2 are its span.
 const inGap = "died > ?1 AND died <= ?2 AND born > ?1"
 
-func (t *Tree) applyDropCheckpoint(o *op) error {
-	c, ok := t.checkpointByID(CheckpointID(o.n))
+func (t *memory) applyDropCheckpoint(o *op) error {
+	c, ok := t.checkpoints.byID(CheckpointID(o.n))
 	if !ok {
 		return fmt.Errorf("%w: no checkpoint %d", errApply, o.n)
 	}
-	t.batch.dropped = append(t.batch.dropped, droppedCheckpoint{c, t.gap(c)})
+	t.batch.dropped = append(t.batch.dropped, droppedCheckpoint{c, t.checkpoints.gap(c, t.count.Version)})
 	t.checkpoints = slices.DeleteFunc(t.checkpoints, func(o Checkpoint) bool { return o.ID == c.ID })
 	for i := range t.checkpoints {
 		if t.checkpoints[i].Parent == c.ID {
@@ -383,7 +398,6 @@ func (t *Tree) applyDropCheckpoint(o *op) error {
 	if s := t.count.Stale; s > 0 && c.version+1 >= s {
 		t.count.Stale = staleLost
 	}
-	t.collected = 0 // its segments may be dead now
 	return nil
 }
 

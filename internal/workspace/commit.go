@@ -10,7 +10,7 @@ import (
 // request was done before. leave must follow unless there is an error.
 func (t *Tree) enter(c Caller) (done *reply, err error) {
 	t.mu.Lock()
-	for t.crammed() && t.broken == nil && !t.closed {
+	for t.dirtyFull() && t.broken == nil && !t.closed {
 		if t.failing != nil {
 			err := t.failing
 			t.mu.Unlock()
@@ -19,7 +19,7 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 		t.kick()
 		t.flushed.Wait()
 	}
-	if err := t.accepts(); err != nil {
+	if err := t.writable(); err != nil {
 		t.mu.Unlock()
 		return nil, err
 	}
@@ -37,36 +37,72 @@ func (t *Tree) enter(c Caller) (done *reply, err error) {
 	return nil, nil
 }
 
-// accepts says whether anything may still change; under mu.
-func (t *Tree) accepts() error {
+// writable says whether anything may still change; under mu.
+func (t *Tree) writable() error {
 	if t.broken != nil || t.closed {
 		return syscall.EIO
 	}
 	return nil
 }
 
-// crammed tells whether no more may become dirty before some is written.
-func (t *Tree) crammed() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
+// dirtyFull tells whether the flusher must write rows before more may become dirty.
+func (t *Tree) dirtyFull() bool { return t.batch.rows()+t.writing > t.opt.MaxDirty }
 
 func (t *Tree) leave() {
-	t.tidy()
+	t.inodes.tidy()
 	t.mu.Unlock()
 }
 
-// again rebuilds the answer of an operation that was done before. It counts
-// no lookup: the first answer did.
-func (t *Tree) again(r *reply) (Attr, error) {
-	in, err := t.get(r.ino)
+// once runs do between enter and leave. A request that was done before is not
+// done again: repeat makes its answer from the recorded one.
+func once[T any](t *Tree, c Caller, repeat func(*reply) (T, error), do func() (T, error)) (answer T, err error) {
+	done, err := t.enter(c)
 	if err != nil {
-		return Attr{}, err
+		return answer, err
 	}
-	return in.attr(), nil
+	defer t.leave()
+	if done != nil {
+		return repeat(done)
+	}
+	return do()
+}
+
+// mutate is once for a request that is answered with an error only.
+func (t *Tree) mutate(c Caller, do func() error) error {
+	_, err := once(t, c, func(*reply) (struct{}, error) { return struct{}{}, nil }, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+// mutateBytes is once for a request that is answered with a number of bytes.
+func (t *Tree) mutateBytes(c Caller, do func() (int64, error)) (int64, error) {
+	return once(t, c, func(r *reply) (int64, error) { return r.n, nil }, do)
+}
+
+// mutateInode is once for a request that is answered with the attributes of an inode. A repeat gets the present ones.
+func (t *Tree) mutateInode(c Caller, do func() (*inode, error)) (Attr, error) {
+	attr := func(in *inode, err error) (Attr, error) {
+		if err != nil {
+			return Attr{}, err
+		}
+		return in.attr(), nil
+	}
+	return once(t, c, func(r *reply) (Attr, error) { return attr(t.get(r.ino)) }, func() (Attr, error) { return attr(do()) })
 }
 
 // record starts the op of a caller.
 func (t *Tree) record(kind opKind, c Caller) (op, error) {
 	w, err := t.writerID(c.Writer)
 	return op{kind: kind, time: t.when(c), epoch: uint64(c.Epoch), unique: c.Unique, writer: w}, err
+}
+
+// perform commits o for a caller.
+func (t *Tree) perform(c Caller, o op) error {
+	r, err := t.record(o.kind, c)
+	if err != nil {
+		return err
+	}
+	o.time, o.epoch, o.unique, o.writer = r.time, r.epoch, r.unique, r.writer
+	return t.commit(&o, nil, nil)
 }
 
 // writerID returns the number of a writer, and gives it one the first time.
@@ -102,7 +138,7 @@ func (t *Tree) commit(o *op, table, data []byte) error {
 	return err
 }
 
-// commitRef is commit for who wants to know where the record lies.
+// commitRef is commit that also returns where the record lies.
 func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 	if err := t.overQuota(o, data); err != nil {
 		return journal.Ref{}, err
@@ -120,17 +156,20 @@ func (t *Tree) commitRef(o *op, table, data []byte) (journal.Ref, error) {
 	if err := t.apply(o, rec); err != nil {
 		// Validation must have loaded and checked all that apply needs.
 		t.broken = err
-		t.log.Error("workspace is out of step with its journal and accepts nothing more", "record", ref.Pos.String(), "kind", o.kind, "error", err)
+		t.log.Error("memory does not match the journal; the workspace accepts no more changes", "record", ref.Pos.String(), "kind", o.kind, "error", err)
 		return ref, syscall.EIO
 	}
-	t.noted(o, rec)
+	t.afterApply(o, rec)
 	return ref, nil
 }
 
-// noted keeps account of an applied record.
-func (t *Tree) noted(o *op, rec journal.Record) {
+// afterApply counts an applied record and wakes the flusher.
+func (t *Tree) afterApply(o *op, rec journal.Record) {
 	t.count.Last, t.count.Applied = uint64(rec.Pos), uint64(rec.End)
-	t.harvest(o, rec)
+	t.rememberReply(o, rec)
+	if o.kind == opDropCheckpoint {
+		t.collected = 0 // its segments may be dead now
+	}
 	t.batch.ops++
 	if t.batch.ops == 1 || t.batch.ops == t.opt.FlushOps {
 		t.kick()
@@ -145,10 +184,10 @@ func (t *Tree) kick() {
 	}
 }
 
-// harvest remembers the answer of a request that may be asked again.
-func (t *Tree) harvest(o *op, rec journal.Record) {
+// rememberReply keeps the answer of a request that may be repeated.
+func (t *memory) rememberReply(o *op, rec journal.Record) {
 	if o.kind == opFork {
-		t.harvestMounts(o.blob2, rec.Pos)
+		t.rememberHeldReplies(o.blob2, rec.Pos)
 	}
 	if o.unique == 0 {
 		return

@@ -53,7 +53,7 @@ func difference(tx *db.Tx, a, b snapshot, most int) (*delta, error) {
 	if a.version > b.version {
 		d.before, d.after = d.after, d.before
 		a, b = b, a
-		defer d.turn()
+		defer d.swap()
 	}
 	if err := d.find(tx, a, b); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func difference(tx *db.Tx, a, b snapshot, most int) (*delta, error) {
 	return d, nil
 }
 
-// turn swaps the sides.
-func (d *delta) turn() {
+// swap swaps the sides.
+func (d *delta) swap() {
 	d.before, d.after = d.after, d.before
 	d.gone, d.came = d.came, d.gone
 	d.dirs[0], d.dirs[1] = d.dirs[1], d.dirs[0]
@@ -116,11 +116,11 @@ func (d *delta) find(tx *db.Tx, a, b snapshot) error {
 	for ino, in := range after {
 		d.inodes[ino].after = named(in)
 	}
-	if err := d.departures(tx, a, b); err != nil {
+	if err := d.findGone(tx, a, b); err != nil {
 		return err
 	}
 	for len(found) > 0 {
-		if found, err = d.arrivals(found); err != nil {
+		if found, err = d.findCame(found); err != nil {
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (d *delta) bounded(tx *db.Tx, a, b snapshot) error {
 }
 
 func (d *delta) tooMany() error {
-	return holt.Errorf(holt.TooMany, "more than %d files differ, and so many are not compared", d.most).
-		WithHint("take a checkpoint that is nearer; or ask holt workspace query for files_at of the paths that matter, or fork the checkpoint")
+	return holt.Errorf(holt.TooMany, "more than %d files differ, which is too many to compare", d.most).
+		WithHint("compare with a more recent checkpoint, query files_at for the paths you need with holt workspace query, or fork the checkpoint")
 }
 
 // died is the condition that a row of a table of the past died in between. Where
@@ -179,8 +179,8 @@ func (d *delta) died(tx *db.Tx, table string, a, b snapshot) (condition string, 
 	return condition, err
 }
 
-// departures notes the entries that are gone.
-func (d *delta) departures(tx *db.Tx, a, b snapshot) error {
+// findGone notes the entries that are gone.
+func (d *delta) findGone(tx *db.Tx, a, b snapshot) error {
 	died, err := d.died(tx, "past_entry", a, b)
 	if err != nil {
 		return err
@@ -229,9 +229,9 @@ func named(in *inodeRow) *inodeRow {
 	return in
 }
 
-// arrivals notes the entries that came into directories, and returns the
+// findCame notes the entries that came into directories, and returns the
 // inodes that came back with them.
-func (d *delta) arrivals(dirs []Ino) (back []Ino, err error) {
+func (d *delta) findCame(dirs []Ino) (back []Ino, err error) {
 	known := map[Ino]uint64{} // the last cookie before
 	for _, ino := range dirs {
 		p := d.inodes[ino]

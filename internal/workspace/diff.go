@@ -62,7 +62,7 @@ func (w *Workspace) Diff(ctx context.Context, from, to string, opt DiffOptions, 
 	}
 	var all []Change
 	err = w.compare(ctx, from, to, func(d *delta) error {
-		if err := had(paths, from, d.before, to, d.after); err != nil {
+		if err := requirePaths(paths, from, d.before, to, d.after); err != nil {
 			return err
 		}
 		all, err = d.changes(paths)
@@ -84,16 +84,16 @@ func cleanPaths(paths []string) ([]string, error) {
 	out := make([]string, len(paths))
 	for i, p := range paths {
 		if p == "" || strings.ContainsRune(p, 0) {
-			return nil, holt.Errorf(holt.InvalidArgument, "path %q cannot be", p).WithHint("paths begin at the top of the workspace: /src/main.go")
+			return nil, holt.Errorf(holt.InvalidArgument, "invalid path %q", p).WithHint("paths are absolute in the workspace, for example /src/main.go")
 		}
 		out[i] = path.Clean("/" + p)
 	}
 	return out, nil
 }
 
-// had refuses a path that neither of two states has: who mistyped it would be
+// requirePaths refuses a path that neither of two states has: who mistyped it would be
 // told that nothing changed.
-func had(paths []string, from string, before point, to string, after point) error {
+func requirePaths(paths []string, from string, before point, to string, after point) error {
 	when := func(ref string) string {
 		if ref == "" || ref == Live {
 			return "now"
@@ -110,7 +110,7 @@ func had(paths []string, from string, before point, to string, after point) erro
 		}
 		if e.ino == 0 {
 			return holt.Errorf(holt.NotFound, "there is no %s %s or %s", strings.ToValidUTF8(path, "\uFFFD"), when(from), when(to)).
-				WithHint("list the directory above it; symbolic links on the way are not followed here")
+				WithHint("list its parent directory; symbolic links in the path are not followed")
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (t *Tree) snapshot(ref string) (snapshot, error) {
 	if ref == "" || ref == Live {
 		return snapshot{nowVersion, 1 << 62}, nil
 	}
-	c, err := t.findCheckpoint(ref)
+	c, err := t.checkpoints.find(ref)
 	return snapshot{int64(c.version), c.nextIno}, err
 }
 

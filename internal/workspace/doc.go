@@ -11,7 +11,7 @@
 // # How an operation happens
 //
 // Validate, append one record to the journal, apply it to memory, answer: all
-// under Tree.mu. [Tree.apply] is the only code that changes state, live and in
+// under Tree.mu. [memory.apply] is the only code that changes state, live and in
 // recovery, and depends on nothing but the state and the record; validation
 // loads all that it needs, so that it cannot fail once the journal has the
 // record. A failed append changes nothing.
@@ -88,7 +88,7 @@
 // # Generations
 //
 // The first change of a row in a new version moves the old row to the past
-// ([Tree.renew], before anything changes). A checkpoint closes the generation,
+// ([memory.copyOnWrite], before anything changes). A checkpoint closes the generation,
 // which is one record: later changes have higher versions. What a checkpoint
 // sees is then one query over a table and its past (see point). A row that was
 // born and died in one version is nobody's past; nor is an extent or attribute
@@ -102,10 +102,10 @@
 //
 // # Restores
 //
-// A restore or an undo is worked out as a goal (names to take and to give,
-// inodes to make as they were), turned into parts, and journaled as one group:
-// records of parts that change nothing, and an end that makes all of them
-// happen ([Tree.commitParts]). A group without its end is read over. flushMu
+// A restore or an undo makes a plan (names to remove and to add, inodes to make
+// as they were), encodes it as parts, and journals them as one group: records
+// of parts that change nothing, and an end that makes all of them happen
+// ([Tree.commitParts]). Recovery ignores a group without its end. flushMu
 // and mu are held from the checkpoint before it to its end, so that the index
 // says exactly what memory does: the one place where mu is held during a
 // commit. Extents are shared with the past, and an inode that comes back has
@@ -136,7 +136,7 @@
 // A merge compares, inode by inode, the other as it is with what was merged of
 // it last (the base) and with what stands here, by what they hold and not by
 // when they changed: so only the other's history is needed. Inodes are known by
-// who made them. It works out a goal as a restore does, and journals it as one
+// who made them. It makes a plan as a restore does, and journals it as one
 // group, with what it has to remember; bytes that are only the other's are
 // copied to the journal before (opBytes) and referred to by extents.
 //
@@ -183,12 +183,22 @@
 //
 // # Lock order
 //
-// A merge's turn at both workspaces (that of the lower ID first: [merge.alone]), packMu, flushMu, mu (in a merge that of the workspace that is merged into; the other's is not held meanwhile), then that of the reserve while it is spent, the journal's own. mu is never held during fdatasync or a
-// commit, but for restores. The index's reading connection belongs to mu held exclusively.
+// From the first to the last:
 //
-// A reader of the index that calls may hold for long (a check, a comparison, a sum: [db.DB.Read]) comes after a merge's turn and before all
-// other locks: such calls wait for each other, each as long as its context says. Who holds packMu or flushMu, or a reader of the same workspace, takes one
-// that nobody waits for ([db.DB.ReadNow]); what looks at a few rows waits for its like only ([Tree.glance]).
+//  1. the merge semaphores of both workspaces, that of the lower ID first (acquireBoth)
+//  2. packer.running
+//  3. flushMu
+//  4. mu; in a merge that of the workspace merged into, while the other's is not held
+//  5. the reserve's, while it is spent
+//  6. the journal's own
+//
+// mu is never held during fdatasync or a commit, except for restores. The index's reading connection belongs to mu, held
+// exclusively.
+//
+// A reader of the index that a call may hold for long (a check, a comparison, a sum: [db.DB.Read]) comes after the merge
+// semaphores and before all other locks: such calls wait for each other, each as long as its context says. Code that holds
+// packer.running, flushMu or a reader of the same workspace uses a reader that nothing waits for ([db.DB.ReadNow]). Code
+// that reads a few rows waits only for others like it ([Tree.readBriefly]).
 //
 // # Traps
 //
@@ -197,13 +207,11 @@
 // A segment may be collected between finding an extent and reading it: Read
 // looks again.
 //
-// # Size
+// # Types
 //
-// Tree has some 200 methods, eight times what the house allows. About 40 are the
-// operations; the others are their steps, the flush, recovery, checkpoints,
-// undo and merge, which all change the inodes, the batch and the journal's end
-// under the one lock mu. Types for the past (what reads states and plans an
-// undo, restore or merge) could be cut out, since they need only the index
-// and a few steps of Tree; that is owed, and not done. Workspace has twice the 25:
-// the life of its Tree, and a verb a noun of the API.
+// [Tree] has the operations, the journal, the locks and the flush. [memory] is the state that records make, and apply;
+// it knows no journal and no lock. [inodeCache] bounds what is cached, [packer] moves segments to the archive. What reads
+// states and changes nothing stands apart: [point] reads the index at a version, [delta] compares two points,
+// restorePlanner, [undo] and [merge] make a [plan], and planEncoder turns a plan into parts. Tree and memory still have
+// more methods than the house allows: the operations, and one apply method for each kind of record.
 package workspace

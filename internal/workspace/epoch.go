@@ -78,7 +78,7 @@ func (e *epoch) acknowledge(watermark uint64) {
 
 // oldestReply returns the position from which recovery must look for answers
 // that may be asked for again; end if there are none.
-func (t *Tree) oldestReply(end uint64) uint64 {
+func (t *memory) oldestReply(end uint64) uint64 {
 	for _, e := range t.epochs {
 		if len(e.queue) > 0 {
 			end = min(end, uint64(e.queue[0].pos))
@@ -146,12 +146,10 @@ func (w *Workspace) SetEpochInit(e Epoch, req, reply []byte) error {
 		return syscall.EINVAL
 	}
 	t := w.tree
-	if _, err := t.enter(Caller{Epoch: e}); err != nil {
-		return err
-	}
-	defer t.leave()
-	o := op{kind: opInit, time: t.now(), n: int64(e), blob: req, blob2: reply}
-	return t.commit(&o, nil, nil)
+	return t.mutate(Caller{Epoch: e}, func() error {
+		o := op{kind: opInit, time: t.now(), n: int64(e), blob: req, blob2: reply}
+		return t.commit(&o, nil, nil)
+	})
 }
 
 // EndEpoch says that the mount is gone. With the last one go the unlinked
@@ -159,22 +157,20 @@ func (w *Workspace) SetEpochInit(e Epoch, req, reply []byte) error {
 func (w *Workspace) EndEpoch(e Epoch) error { return w.tree.endEpoch(e) }
 
 func (t *Tree) endEpoch(e Epoch) error {
-	if _, err := t.enter(Caller{}); err != nil {
-		return err
-	}
-	defer t.leave()
-	if t.epochs[e] == nil {
-		return nil
-	}
-	if len(t.epochs) == 1 {
-		for ino := range t.orphans {
-			if _, err := t.get(ino); err != nil {
-				return err
+	return t.mutate(Caller{}, func() error {
+		if t.epochs[e] == nil {
+			return nil
+		}
+		if len(t.epochs) == 1 {
+			for ino := range t.orphans {
+				if _, err := t.get(ino); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	o := op{kind: opEnd, time: t.now(), n: int64(e)}
-	return t.commit(&o, nil, nil)
+		o := op{kind: opEnd, time: t.now(), n: int64(e)}
+		return t.commit(&o, nil, nil)
+	})
 }
 
 // Acknowledge says that every request of e numbered below watermark was
@@ -188,7 +184,7 @@ func (w *Workspace) Acknowledge(e Epoch, watermark uint64) {
 	}
 }
 
-func (t *Tree) applyEpoch(o *op) error {
+func (t *memory) applyEpoch(o *op) error {
 	number := Epoch(o.n)
 	e := t.epochs[number]
 	if (e == nil) != (o.kind == opBegin) {
@@ -214,7 +210,7 @@ func (t *Tree) applyEpoch(o *op) error {
 }
 
 // freeOrphans ends every unlinked inode once no mount is open.
-func (t *Tree) freeOrphans() error {
+func (t *memory) freeOrphans() error {
 	if len(t.epochs) > 0 {
 		return nil
 	}
@@ -232,10 +228,10 @@ func (t *Tree) freeOrphans() error {
 	return nil
 }
 
-// certain tells whether every lookup of an inode that a kernel may hold was
+// lookupsCounted tells whether every lookup of an inode that a kernel may hold was
 // counted: of one that was there when another process had the mount, or the
 // mount's guest was somewhere else, they may not have been.
-func (t *Tree) certain(ino Ino) bool {
+func (t *memory) lookupsCounted(ino Ino) bool {
 	for _, e := range t.epochs {
 		if ino < e.since {
 			return false
@@ -246,8 +242,8 @@ func (t *Tree) certain(ino Ino) bool {
 
 // freeNow tells whether an inode that loses its last name can go at once:
 // nobody has it mounted, or no kernel knows it.
-func (t *Tree) freeNow(in *inode) bool {
-	return len(t.epochs) == 0 || t.certain(in.ino) && in.lookups.Load() == 0
+func (t *memory) freeNow(in *inode) bool {
+	return len(t.epochs) == 0 || t.lookupsCounted(in.ino) && in.lookups.Load() == 0
 }
 
 // Forget says that a kernel dropped n lookups of ino. An inode without a name
@@ -267,7 +263,7 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 	if _, orphan := t.orphans[ino]; !orphan {
 		return
 	}
-	if counted < mostLookups && (n > counted || n == counted && t.certain(ino)) {
+	if counted < mostLookups && (n > counted || n == counted && t.lookupsCounted(ino)) {
 		if _, err := t.get(ino); err != nil {
 			return
 		}
@@ -280,8 +276,8 @@ func (t *Tree) Forget(c Caller, ino Ino, n uint64) {
 // epoch, however many lookups are forgotten.
 const mostLookups = 1<<32 - 1
 
-// looked counts one more lookup.
-func (in *inode) looked() {
+// addLookup counts one more lookup.
+func (in *inode) addLookup() {
 	for {
 		n := in.lookups.Load()
 		if n == mostLookups || in.lookups.CompareAndSwap(n, n+1) {

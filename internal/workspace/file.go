@@ -21,14 +21,14 @@ func (t *Tree) Write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 		return 0, syscall.EFBIG
 	}
 	if len(data) <= chunk {
-		return t.write(c, ino, off, data)
+		return t.writeOne(c, ino, off, data)
 	}
 	if c.Unique != 0 {
 		return 0, syscall.EINVAL // one request, one record
 	}
 	done := 0
 	for done < len(data) {
-		n, err := t.write(c, ino, off+int64(done), data[done:min(len(data), done+chunk)])
+		n, err := t.writeOne(c, ino, off+int64(done), data[done:min(len(data), done+chunk)])
 		if done += n; err != nil {
 			return done, err
 		}
@@ -38,23 +38,22 @@ func (t *Tree) Write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 
 var tables = sync.Pool{New: func() any { b := make([]byte, 0, 4*chunk/journal.BlockSize); return &b }}
 
-func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
+// writeOne writes what one record holds.
+func (t *Tree) writeOne(c Caller, ino Ino, off int64, data []byte) (int, error) {
 	table := tables.Get().(*[]byte)
 	defer tables.Put(table)
 	*table = journal.Sum((*table)[:0], data) // the costly part, before the lock
-	done, err := t.enter(c)
-	if err != nil {
-		return 0, err
-	}
-	defer t.leave()
-	if done != nil {
-		return int(done.n), nil
-	}
+	n, err := t.mutateBytes(c, func() (int64, error) { return t.writeLocked(c, ino, off, data, *table) })
+	return int(n), err
+}
+
+// writeLocked is writeOne with mu held; sum are the checksums of data.
+func (t *Tree) writeLocked(c Caller, ino Ino, off int64, data, sum []byte) (int64, error) {
 	in, err := t.getFile(ino, off, off+int64(len(data)))
 	if err != nil || len(data) == 0 {
 		return 0, err
 	}
-	if err := t.thicken(c, in, off, off+int64(len(data))); err != nil {
+	if err := t.compact(c, in, off, off+int64(len(data))); err != nil {
 		return 0, err
 	}
 	o, err := t.record(opWrite, c)
@@ -63,14 +62,14 @@ func (t *Tree) write(c Caller, ino Ino, off int64, data []byte) (int, error) {
 	}
 	o.ino, o.off, o.n = ino, off, int64(len(data))
 	t.killPriv(&o, in, c)
-	sum, bytes := *table, data
-	if merged := t.gather(in, &o, data); merged != nil {
-		sum, bytes = journal.Sum(nil, merged), merged
+	n := o.n
+	if merged := t.coalesce(in, &o, data); merged != nil {
+		sum, data = journal.Sum(nil, merged), merged
 	}
-	if err := t.commit(&o, sum, bytes); err != nil {
+	if err := t.commit(&o, sum, data); err != nil {
 		return 0, err
 	}
-	return len(data), nil
+	return n, nil
 }
 
 // killPriv clears set-id bits of a file that somebody but root writes.
@@ -130,7 +129,7 @@ func (t *Tree) locate(ino Ino, off int64, want int, parts []extent) (int, []exte
 		return 0, nil, err
 	}
 	n, parts := in.parts(off, want, parts)
-	t.tidy()
+	t.inodes.tidy()
 	return n, parts, nil
 }
 
@@ -177,18 +176,15 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 		return syscall.EOPNOTSUPP
 	}
 	if erase {
-		if err := t.thin(c, ino, off, off+n); err != nil {
+		if err := t.punchAhead(c, ino, off, off+n); err != nil {
 			return err
 		}
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
+	return t.mutate(c, func() error { return t.fallocate(c, ino, off, n, mode&FallocKeepSize != 0, erase) })
+}
+
+// fallocate is Fallocate with mu held: with erase it makes a hole, without keep the file grows to the end of the range.
+func (t *Tree) fallocate(c Caller, ino Ino, off, n int64, keep, erase bool) error {
 	in, err := t.getFile(ino, off, off+n)
 	if err == syscall.EINVAL {
 		err = syscall.ENODEV
@@ -197,14 +193,14 @@ func (t *Tree) Fallocate(c Caller, ino Ino, off, n int64, mode uint32) error {
 		return err
 	}
 	size := in.size
-	if mode&FallocKeepSize == 0 {
+	if !keep {
 		size = max(size, off+n)
 	}
 	if _, kills := withoutSetID(in, c); !erase && size == in.size && (!kills || c.UID == 0) {
 		return nil // before anything is recorded, a new writer too
 	}
 	if erase {
-		if err := t.thicken(c, in, off, off+n); err != nil {
+		if err := t.compact(c, in, off, off+n); err != nil {
 			return err
 		}
 	}
@@ -229,7 +225,7 @@ func (t *Tree) CopyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 // Overwrite gives dst the bytes and the size of src, which keeps none, and the mode and owner that set names. Nothing is
 // copied, and a quota counts nothing twice. Mostly that is one step: whoever reads dst, also after a crash, sees the old or the
 // new content, with its own mode and owner. It is several steps, between which dst has a part of both and no right that one of the
-// modes lacks, if src has more than 1 GiB or [crowd] extents, or dst has more than [mostStride].
+// modes lacks, if src has more than 1 GiB or [compactAt] extents, or dst has more than [mostRangeExtents].
 func (t *Tree) Overwrite(c Caller, src, dst Ino, set SetAttrs) error {
 	a, err := t.GetAttr(src)
 	if err != nil {
@@ -240,7 +236,7 @@ func (t *Tree) Overwrite(c Caller, src, dst Ino, set SetAttrs) error {
 		_, err := t.SetAttr(c, dst, set)
 		return err
 	}
-	if err := t.thin(c, dst, a.Size, maxSize); err != nil {
+	if err := t.punchAhead(c, dst, a.Size, maxSize); err != nil {
 		return err
 	}
 	for off := int64(0); off < a.Size; {
@@ -261,14 +257,11 @@ func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 	if srcOff < 0 || dstOff < 0 || n < 0 {
 		return 0, syscall.EINVAL
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return 0, err
-	}
-	defer t.leave()
-	if done != nil {
-		return done.n, nil
-	}
+	return t.mutateBytes(c, func() (int64, error) { return t.copyLocked(c, src, srcOff, dst, dstOff, n, take) })
+}
+
+// copyLocked is copyRange with mu held.
+func (t *Tree) copyLocked(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int64, take *SetAttrs) (int64, error) {
 	from, err := t.getFile(src, 0, 0)
 	if err != nil {
 		return 0, err
@@ -294,8 +287,8 @@ func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 		in   *inode
 		off  int64
 		most int
-	}{{from, srcOff, crowd}, {to, dstOff, mostStride}} {
-		end, err := t.stride(side.in, side.off, side.off+n, side.most, false)
+	}{{from, srcOff, compactAt}, {to, dstOff, mostRangeExtents}} {
+		end, err := t.boundedRange(side.in, side.off, side.off+n, side.most, false)
 		if err != nil {
 			return 0, err
 		}
@@ -309,7 +302,7 @@ func (t *Tree) copyRange(c Caller, src Ino, srcOff int64, dst Ino, dstOff, n int
 			return 0, errnoOf(err)
 		}
 	}
-	if err := t.thicken(c, to, dstOff, dstOff+n); err != nil {
+	if err := t.compact(c, to, dstOff, dstOff+n); err != nil {
 		return 0, err
 	}
 	o, err := t.record(opCopy, c)
@@ -338,7 +331,7 @@ func (t *Tree) Fsync(ino Ino) error { return t.Sync() }
 
 // Sync makes everything answered so far survive power loss.
 func (t *Tree) Sync() error {
-	if err := t.settling.wait(); err != nil {
+	if err := t.indexSync.wait(); err != nil {
 		return t.errno("sync index of a new fork", err)
 	}
 	return t.errno("sync journal", t.journal.Sync(t.journal.End()))

@@ -15,7 +15,7 @@ import (
 
 // Files is a workspace by paths, for callers that are no kernel: the API. All
 // paths are absolute in the workspace, or with Under where that is; symbolic
-// links on the way are followed, unless they lead out ([ErrLeaves]). Errors are
+// links on the way are followed, unless they lead out ([ErrEscapes]). Errors are
 // [holt.Error].
 //
 // It takes effect at once, also under a mount; Changed says what the mount's
@@ -108,7 +108,7 @@ func (f Files) List(path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], 
 	page := holt.Page[holt.FileInfo]{Items: []holt.FileInfo{}}
 	after := string(holt.ParseOSString(spec.Cursor))
 	if strings.Contains(after, "/") {
-		return page, holt.Errorf(holt.Conflict, "the cursor is not of this listing of %s", path).WithHint("list it again from the first page")
+		return page, holt.Errorf(holt.Conflict, "the cursor does not belong to a listing of %s", path).WithHint("start again at the first page")
 	}
 	d, err := f.resolve(path, true)
 	if err == nil && !d.IsDir() {
@@ -193,7 +193,7 @@ func (f Files) follow(path string) (string, error) {
 		case ok:
 			path = f.Under + "/" + inside
 		case strings.HasPrefix(target, "/"):
-			return "", ErrLeaves
+			return "", ErrEscapes
 		default:
 			path = parentOf(path) + "/" + target
 		}
@@ -243,7 +243,7 @@ func (f Files) Symlink(path, target string) (holt.FileInfo, error) {
 }
 
 func (f Files) replaceLink(dir Attr, name, target string) error {
-	beside := besideName()
+	beside := tempName()
 	if _, err := f.Tree.Symlink(f.maker(dir), dir.Ino, beside, target); err != nil {
 		return err
 	}
@@ -253,8 +253,8 @@ func (f Files) replaceLink(dir Attr, name, target string) error {
 	return nil
 }
 
-// besideName is a name that nothing else has, for what is renamed to its own later.
-func besideName() string {
+// tempName is a name that nothing else has, for what is renamed to its own later.
+func tempName() string {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, see crypto/rand
 	return ".holt-put-" + hex.EncodeToString(random[:])
@@ -297,7 +297,7 @@ func (f Files) mkdirs(path string, mode uint32) error {
 func (f Files) Remove(ctx context.Context, path string, recursive bool) error {
 	d, name, err := f.parent(path)
 	if err == syscall.EINVAL {
-		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove what is in it, or delete the workspace")
+		return holt.Errorf(holt.InvalidArgument, "%s cannot be removed", path).WithHint("remove its contents, or delete the workspace")
 	}
 	var a Attr
 	if err == nil {

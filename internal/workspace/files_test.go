@@ -60,7 +60,7 @@ func TestWriteThroughLinks(t *testing.T) {
 	link("/away", "/etc/passwd")
 	link("/through", "away")
 	for path, why := range map[string]string{"/long": syscall.ELOOP.Error(), "/x": syscall.ELOOP.Error(),
-		"/out": ErrLeaves.Error(), "/away": ErrLeaves.Error(), "/through": ErrLeaves.Error()} {
+		"/out": ErrEscapes.Error(), "/away": ErrEscapes.Error(), "/through": ErrEscapes.Error()} {
 		if err := write(path); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}

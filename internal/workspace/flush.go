@@ -75,10 +75,10 @@ func (t *Tree) flush() error {
 	t.mu.Lock()
 	r := t.cut()
 	t.mu.Unlock()
-	err := t.storeHard(r)
+	err := t.storeWithReserve(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stored(r, err)
+	return t.finishFlush(r, err)
 }
 
 // flushHeld is flush for a caller that holds flushMu and mu, and keeps them:
@@ -86,26 +86,26 @@ func (t *Tree) flush() error {
 // index to say exactly what memory does.
 func (t *Tree) flushHeld() error {
 	r := t.cut()
-	err := t.storeHard(r)
-	return t.stored(r, err)
+	err := t.storeWithReserve(r)
+	return t.finishFlush(r, err)
 }
 
-// storeHard is store, with the reserve if the disk is full.
-func (t *Tree) storeHard(r *rows) error {
+// storeWithReserve is store, with the reserve if the disk is full.
+func (t *Tree) storeWithReserve(r *rows) error {
 	err := t.store(r)
 	if full(err) {
-		return t.reserve.spend(func() error { return t.store(r) })
+		return t.reserve.release(func() error { return t.store(r) })
 	}
 	return err
 }
 
-// stored notes what became of a cut; mu is held.
-func (t *Tree) stored(r *rows, err error) error {
+// finishFlush notes what became of a cut; mu is held.
+func (t *Tree) finishFlush(r *rows, err error) error {
 	t.writing, t.failing = 0, err
 	if err != nil {
-		t.restore(r)
+		t.putBack(r)
 	} else {
-		t.settle(r)
+		t.markClean(r)
 		t.grownStored = r.grown
 	}
 	t.flushed.Broadcast()
@@ -189,7 +189,7 @@ func (t *Tree) cut() *rows {
 }
 
 // epochRows copies the epochs that a batch changed.
-func (t *Tree) epochRows(b *batch) (out []epochRow) {
+func (t *memory) epochRows(b *batch) (out []epochRow) {
 	for n := range b.epochs {
 		row := epochRow{number: n}
 		if e := t.epochs[n]; e != nil {
@@ -200,8 +200,8 @@ func (t *Tree) epochRows(b *batch) (out []epochRow) {
 	return out
 }
 
-// settle marks what was written as clean, unless it changed meanwhile.
-func (t *Tree) settle(r *rows) {
+// markClean marks what was written as clean, unless it changed meanwhile.
+func (t *Tree) markClean(r *rows) {
 	b := r.batch
 	if n := len(r.segments); n > 0 && b.ops > 0 {
 		t.indexedSegment = r.segments[n-1].Ordinal
@@ -212,7 +212,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		in.stage = clean
 		if in.freed {
-			t.dropCached(in)
+			t.inodes.dropCached(in)
 			t.inodes.drop(in)
 		}
 	}
@@ -225,7 +225,7 @@ func (t *Tree) settle(r *rows) {
 		d.dirty--
 		if e.ino == 0 {
 			delete(d.entries, k.name)
-			t.entries--
+			t.inodes.entries--
 			continue
 		}
 		e.stage = clean
@@ -241,7 +241,7 @@ func (t *Tree) settle(r *rows) {
 		}
 		if x.gone {
 			delete(k.in.extra.xattrs, k.name)
-			t.hoard(k.in, -x.held(k.name))
+			t.countValues(k.in, -x.held(k.name))
 			continue
 		}
 		x.stage = clean
@@ -250,13 +250,12 @@ func (t *Tree) settle(r *rows) {
 	if len(t.writers) > 4096 && len(t.batch.writers) == 0 {
 		clear(t.writers) // the index has them all
 	}
-	t.inodesMark, t.entriesMark, t.extentsMark, t.valuesMark = 0, 0, 0, 0
-	t.tidy()
+	t.inodes.tidyAgain()
 }
 
-// restore puts a batch that could not be written before the running one, so
+// putBack puts a batch that could not be written before the running one, so
 // that the next attempt writes both.
-func (t *Tree) restore(r *rows) {
+func (t *Tree) putBack(r *rows) {
 	b, n := r.batch, t.batch
 	n.ops += b.ops
 	n.bytes += b.bytes
@@ -312,10 +311,10 @@ func (t *Tree) flusher(ctx context.Context) {
 			return
 		case <-t.wake:
 		}
-		if !t.gatherOps(ctx, timer) {
+		if !t.waitForBatch(ctx, timer) {
 			return
 		}
-		stop := t.syncOn()
+		stop := t.syncPeriodically()
 		err := t.flush()
 		if err == nil {
 			err = t.collect()
@@ -334,10 +333,10 @@ func (t *Tree) flusher(ctx context.Context) {
 	}
 }
 
-// syncOn syncs the journal twice a second until it is stopped. A flush begins
+// syncPeriodically syncs the journal twice a second until it is stopped. A flush begins
 // with a sync; this is for what is written while one takes long, so that
 // everything is durable a second later, also where nothing asks for it.
-func (t *Tree) syncOn() (stop func()) {
+func (t *Tree) syncPeriodically() (stop func()) {
 	tick, over := time.NewTicker(500*time.Millisecond), make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -357,13 +356,13 @@ func (t *Tree) syncOn() (stop func()) {
 	}
 }
 
-// gatherOps waits until a batch is worth writing: after FlushInterval, or
+// waitForBatch waits until a batch is worth writing: after FlushInterval, or
 // FlushOps operations, or when somebody waits for room.
-func (t *Tree) gatherOps(ctx context.Context, timer *time.Timer) bool {
+func (t *Tree) waitForBatch(ctx context.Context, timer *time.Timer) bool {
 	timer.Reset(t.opt.FlushInterval)
 	for {
 		t.mu.RLock()
-		full := t.batch.ops >= t.opt.FlushOps || t.crammed()
+		full := t.batch.ops >= t.opt.FlushOps || t.dirtyFull()
 		t.mu.RUnlock()
 		if full {
 			return true
@@ -390,7 +389,7 @@ func (t *Tree) collect() error {
 	}
 	t.collected = segs[len(segs)-1].Ordinal
 	t.mu.Unlock()
-	t.wakePacker()
+	t.packer.kick()
 	return t.collectNow(false)
 }
 
@@ -410,7 +409,7 @@ func (t *Tree) collectNow(force bool) error {
 	if err != nil || len(dead) == 0 {
 		return err
 	}
-	if err := t.settling.wait(); err != nil {
+	if err := t.indexSync.wait(); err != nil {
 		return err
 	}
 	err = t.index.db.WriteSync(context.Background(), func(tx *db.Tx) error {
@@ -439,7 +438,7 @@ func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, 
 	err = t.index.db.ReadNow(context.Background(), func(tx *db.Tx) error {
 		needed, err := neededBy(tx)
 		if t.opt.Archive != nil && !force {
-			needed = min(needed, t.packed.bound())
+			needed = min(needed, t.packer.bound())
 		}
 		for _, s := range segs {
 			if err != nil || !s.Sealed || s.Ordinal >= needed {
@@ -450,7 +449,7 @@ func (t *Tree) dead(segs []journal.Segment, force bool) (dead, packed []uint32, 
 				used = true
 				return nil
 			})
-			if used && t.packed.part(s.Ordinal) != "" {
+			if used && t.packer.part(s.Ordinal) != "" {
 				packed = append(packed, s.Ordinal)
 			} else if used {
 				continue

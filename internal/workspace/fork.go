@@ -88,7 +88,7 @@ func vacant(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != "lock" && e.Name() != halfFile {
-			return holt.Errorf(holt.AlreadyExists, "fork workspace: %s is there already", dir)
+			return holt.Errorf(holt.AlreadyExists, "fork workspace: %s already exists", dir)
 		}
 	}
 	return nil
@@ -103,7 +103,7 @@ func (w *Workspace) forkPoint(opt ForkOptions) (Checkpoint, error) {
 		c, err := w.FindCheckpoint(opt.At)
 		if err == nil && opt.Mounts && !c.Mounts {
 			err = holt.Errorf(holt.Conflict, "fork workspace: checkpoint %q holds no mounts", c.Name).
-				WithHint("fork it without them; the guest then mounts anew")
+				WithHint("fork it without mounts; the guest then mounts the workspace again")
 		}
 		return c, err
 	case opt.Mounts:
@@ -226,7 +226,7 @@ func (t *Tree) continueAs(dir string, end journal.Pos, c Checkpoint, name string
 	return errors.Join(err, j.Close())
 }
 
-var errLostFork = errors.New("it was a new fork's, and power went before it was on the disk")
+var errLostFork = errors.New("the index belongs to a new fork and was not on the disk when power failed")
 
 // bootID tells one run of the kernel from the next.
 func bootID() (string, error) {
@@ -252,18 +252,18 @@ func removeHalf(dir string) error {
 	if err != nil {
 		return diskError("remove a fork that was not finished", err)
 	}
-	return holt.Errorf(holt.NotFound, "the fork in %s was not finished; it is removed", dir).WithHint("fork again; nothing happened to what it was forked from")
+	return holt.Errorf(holt.NotFound, "the fork in %s was incomplete and has been removed", dir).WithHint("fork again; the original workspace is unchanged")
 }
 
-// settling brings the index of a new fork to the disk, beside everything else.
+// indexSync brings the index of a new fork to the disk, beside everything else.
 // Until it is there nothing in the fork counts as synced.
-type settling struct {
+type indexSync struct {
 	done chan struct{}
 	err  error
 }
 
 // wait returns once the index is on the disk; nil has nothing to wait for.
-func (s *settling) wait() error {
+func (s *indexSync) wait() error {
 	if s == nil {
 		return nil
 	}
@@ -271,13 +271,13 @@ func (s *settling) wait() error {
 	return s.err
 }
 
-// settleFork begins it, if dir is a new fork.
-func settleFork(dir string, d *db.DB) *settling {
+// syncForkIndex begins it, if dir is a new fork.
+func syncForkIndex(dir string, d *db.DB) *indexSync {
 	mark := filepath.Join(dir, unsyncedFile)
 	if _, err := os.Stat(mark); err != nil {
 		return nil
 	}
-	s := &settling{done: make(chan struct{})}
+	s := &indexSync{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		if s.err = d.Sync(); s.err == nil {

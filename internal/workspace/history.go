@@ -39,7 +39,7 @@ func (w *Workspace) History(ctx context.Context, file string) (events []Event, e
 			return err
 		}
 		if e.ino == 0 {
-			return holt.Errorf(holt.NotFound, "%s is not there and never was", paths[0]).WithHint("a renamed directory has its history under its new path")
+			return holt.Errorf(holt.NotFound, "%s does not exist and never did", paths[0]).WithHint("the history of a renamed directory is under its new path")
 		}
 		if e.died != 0 {
 			by, err := p.writerOf(e.died)
@@ -141,7 +141,7 @@ func (w *Workspace) Blame(ctx context.Context, file string) (author Writer, err 
 			return err
 		}
 		if in == nil {
-			return holt.Errorf(holt.NotFound, "%s is not there", paths[0]).WithHint("its history may say what became of it")
+			return holt.Errorf(holt.NotFound, "%s does not exist", paths[0]).WithHint("its history shows what happened to it")
 		}
 		author, err = p.writerByID(in.writer)
 		return err

@@ -45,7 +45,7 @@ func (w *Workspace) Import(ctx context.Context, r *parcel.Reader, spec ImportSpe
 		err = w.tree.Sync()
 	}
 	if errors.Is(err, parcel.ErrFormat) {
-		err = holt.Errorf(holt.InvalidArgument, "import: %w", err).WithHint("send it again: what is there already is replaced")
+		err = holt.Errorf(holt.InvalidArgument, "import: %w", err).WithHint("send it again: files that already arrived are replaced")
 	}
 	return m.report, fileError("import", m.where(), err)
 }
@@ -251,7 +251,7 @@ func (m *importer) make(e parcel.Entry, old Attr) (err error) {
 	case parcel.Link:
 		ino, ok := m.linked[e.ID]
 		if !ok {
-			return holt.Errorf(holt.InvalidArgument, "import: %s is a link to a file that did not come", m.where())
+			return holt.Errorf(holt.InvalidArgument, "import: %s links to a file that is not in the import", m.where())
 		}
 		_, err = m.t.Link(m.caller, ino, in.ino, e.Name)
 		m.changedBelow(e.Name)

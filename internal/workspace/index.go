@@ -30,19 +30,19 @@ func openIndex(dir string) (*index, error) {
 	return &index{d, conn, map[string]*db.Stmt{}}, nil
 }
 
-// mostGlances is how many [Tree.glance] run at once.
-const mostGlances = 8
+// mostBriefReads is how many [Tree.readBriefly] run at once.
+const mostBriefReads = 8
 
-// glance runs fn in one read transaction of the index, for what looks at a few
+// readBriefly runs fn in one read transaction of the index, for what looks at a few
 // rows: kernels that look at checkpoints, the ends of runs. It waits for its like
 // only, never for a check or a comparison.
-func (t *Tree) glance(ctx context.Context, fn func(*db.Tx) error) error {
+func (t *Tree) readBriefly(ctx context.Context, fn func(*db.Tx) error) error {
 	select {
-	case t.glances <- struct{}{}:
+	case t.briefReads <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-t.glances }()
+	defer func() { <-t.briefReads }()
 	return t.index.db.ReadNow(ctx, fn)
 }
 
@@ -265,32 +265,32 @@ func (x *index) segmentID(num uint32) (id journal.ID, ok bool, err error) {
 
 // counters are the numbers of table meta.
 type counters struct {
-	Applied    uint64 // journal.Pos: records before it are in the rows
-	Last       uint64 // journal.Pos of the record that ends at Applied; 0: none
-	Replies    uint64 // journal.Pos of the oldest record whose reply may be asked for again
-	NextIno    uint64
-	NextWriter uint64
-	NextEpoch  uint64
-	Generation uint64
-	Version    uint64 // the last one given out
-	Changed    uint64 // the last one in which something changed that can be seen
-	Sealed     uint64 // the last one of the generation that was closed last
-	Head       uint64 // the checkpoint that the present descends from; 0: none
-	NextCheck  uint64 // checkpoint
-	Stale      uint64 // 1 + the last version from before what a kernel was not told of; see Untold. 0: it was told of everything
-	Turns      uint64 // rows of the past of the generation that is open; see mostTurns
-	Inodes     uint64
-	Files      uint64
-	Dirs       uint64
-	Bytes      uint64
-	Allocated  uint64
+	Applied     uint64 // journal.Pos: records before it are in the rows
+	Last        uint64 // journal.Pos of the record that ends at Applied; 0: none
+	Replies     uint64 // journal.Pos of the oldest record whose reply may be asked for again
+	NextIno     uint64
+	NextWriter  uint64
+	NextEpoch   uint64
+	Generation  uint64
+	Version     uint64 // the last one given out
+	Changed     uint64 // the last one in which something changed that can be seen
+	Sealed      uint64 // the last one of the generation that was closed last
+	Head        uint64 // the checkpoint that the present descends from; 0: none
+	NextCheck   uint64 // checkpoint
+	Stale       uint64 // 1 + the last version from before changes that a mount's kernel was not notified of; see Unnotified. 0: it knows of all
+	Interleaved uint64 // rows of the past of the generation that is open; see mostTurns
+	Inodes      uint64
+	Files       uint64
+	Dirs        uint64
+	Bytes       uint64
+	Allocated   uint64
 }
 
 // fields names the counters as table meta does.
 func (c *counters) fields() map[string]*uint64 {
 	return map[string]*uint64{"applied": &c.Applied, "last": &c.Last, "replies": &c.Replies, "next_ino": &c.NextIno,
 		"next_writer": &c.NextWriter, "next_epoch": &c.NextEpoch, "generation": &c.Generation, "version": &c.Version,
-		"changed": &c.Changed, "sealed": &c.Sealed, "head": &c.Head, "next_checkpoint": &c.NextCheck, "stale": &c.Stale, "turns": &c.Turns,
+		"changed": &c.Changed, "sealed": &c.Sealed, "head": &c.Head, "next_checkpoint": &c.NextCheck, "stale": &c.Stale, "turns": &c.Interleaved,
 		"inodes": &c.Inodes, "files": &c.Files, "dirs": &c.Dirs, "bytes": &c.Bytes, "allocated": &c.Allocated}
 }
 

@@ -55,7 +55,7 @@ type inode struct {
 // extra is what few inodes have. A guest says how long it is, so the bytes of
 // all that are cached are bounded by Options.CacheValues.
 type extra struct {
-	held   int // bytes, as counted in Tree.values
+	held   int // bytes, as counted in inodeCache.values
 	target string
 	xattrs map[string]xattr // nil: not loaded, or none
 }
@@ -80,58 +80,4 @@ func (in *inode) touch() {
 	if !in.used.Load() {
 		in.used.Store(true)
 	}
-}
-
-// inodeCache holds inodes by number, and a clock over them.
-type inodeCache struct {
-	m      map[Ino]*inode
-	ring   []*inode
-	hand   int
-	counts map[Ino]uint32 // lookups of inodes that were evicted
-}
-
-func (c *inodeCache) add(in *inode) {
-	if n, ok := c.counts[in.ino]; ok {
-		in.lookups.Store(n)
-		delete(c.counts, in.ino)
-	}
-	c.m[in.ino] = in
-	in.slot = uint32(len(c.ring))
-	c.ring = append(c.ring, in)
-}
-
-// evict drops clean inodes that were not used since the clock last passed,
-// until only most are left or it went round twice. A directory goes only
-// without cached entries: the pages of a directory go first.
-func (c *inodeCache) evict(most int, gone func(*inode)) {
-	for steps := 2 * len(c.ring); len(c.ring) > most && steps > 0; steps-- {
-		if c.hand >= len(c.ring) {
-			c.hand = 0
-		}
-		in := c.ring[c.hand]
-		if in.stage != clean || in.ino == Root || in.used.Swap(false) || in.dir != nil && len(in.dir.entries) > 0 {
-			c.hand++
-			continue
-		}
-		gone(in)
-		c.evicted(in)
-	}
-}
-
-// evicted takes out an inode that the index has, and keeps its lookups.
-func (c *inodeCache) evicted(in *inode) {
-	if n := in.lookups.Load(); n > 0 && !in.freed {
-		c.counts[in.ino] = n
-	}
-	c.drop(in)
-}
-
-// drop takes an inode out.
-func (c *inodeCache) drop(in *inode) {
-	delete(c.m, in.ino)
-	last := len(c.ring) - 1
-	moved := c.ring[last]
-	c.ring[in.slot], moved.slot = moved, in.slot
-	c.ring[last] = nil
-	c.ring = c.ring[:last]
 }

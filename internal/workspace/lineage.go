@@ -36,8 +36,8 @@ func (w *Workspace) Lineage() []Ancestor {
 	return slices.Clone(w.tree.lineage)
 }
 
-// become sets the lineage.
-func (t *Tree) become(l []Ancestor) { t.lineage, t.batch.lineage = l, l }
+// setLineage sets the lineage.
+func (t *memory) setLineage(l []Ancestor) { t.lineage, t.batch.lineage = l, l }
 
 // twin says that an inode is the one that another workspace made under another
 // number.

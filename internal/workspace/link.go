@@ -17,7 +17,7 @@ func (t *Tree) Readlink(ino Ino) (string, error) {
 		return "", syscall.EINVAL
 	}
 	target := in.extra.target
-	t.tidy() // which may let go of it
+	t.inodes.tidy() // which may let go of it
 	return target, nil
 }
 
@@ -28,37 +28,26 @@ func (t *Tree) Link(c Caller, ino, parent Ino, name string) (Attr, error) {
 	if err := validName(name); err != nil {
 		return Attr{}, err
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return Attr{}, err
-	}
-	defer t.leave()
-	if done != nil {
-		return t.again(done)
-	}
-	in, err := t.get(ino)
-	if err != nil {
-		return Attr{}, err
-	}
-	if in.isDir() {
-		return Attr{}, syscall.EPERM
-	}
-	if in.nlink >= mostLinks {
-		return Attr{}, syscall.EMLINK
-	}
-	if _, err := t.room(parent, name); err != nil {
-		return Attr{}, err
-	}
-	o, err := t.record(opLink, c)
-	if err != nil {
-		return Attr{}, err
-	}
-	o.ino, o.parent, o.name = ino, parent, name
-	if err := t.commit(&o, nil, nil); err != nil {
-		return Attr{}, err
-	}
-	t.hold(c, in)
-	return in.attr(), nil
+	return t.mutateInode(c, func() (*inode, error) {
+		in, err := t.get(ino)
+		if err != nil {
+			return nil, err
+		}
+		if in.isDir() {
+			return nil, syscall.EPERM
+		}
+		if in.nlink >= mostLinks {
+			return nil, syscall.EMLINK
+		}
+		if _, err := t.room(parent, name); err != nil {
+			return nil, err
+		}
+		if err := t.perform(c, op{kind: opLink, ino: ino, parent: parent, name: name}); err != nil {
+			return nil, err
+		}
+		t.countLookup(c, in)
+		return in, nil
+	})
 }
 
 // Unlink removes a name of anything but a directory.
@@ -94,38 +83,28 @@ func (t *Tree) unlink(c Caller, parent Ino, name string, allow func(*inode) erro
 	if err := validName(name); err != nil {
 		return err
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
-	d, err := t.getDir(parent)
-	if err != nil {
-		return err
-	}
-	e, err := t.entry(d, name)
-	if err != nil {
-		return err
-	}
-	in, err := t.get(e.ino)
-	if err != nil {
-		return t.lost(d, name, err)
-	}
-	if err := allow(in); err != nil {
-		return err
-	}
-	o, err := t.record(opUnlink, c)
-	if err != nil {
-		return err
-	}
-	o.parent, o.name = parent, name
-	if t.lastName(in) {
-		o.mask = opFlagFree
-	}
-	return t.commit(&o, nil, nil)
+	return t.mutate(c, func() error {
+		d, err := t.getDir(parent)
+		if err != nil {
+			return err
+		}
+		e, err := t.entry(d, name)
+		if err != nil {
+			return err
+		}
+		in, err := t.get(e.ino)
+		if err != nil {
+			return t.missingInode(d, name, err)
+		}
+		if err := allow(in); err != nil {
+			return err
+		}
+		o := op{kind: opUnlink, parent: parent, name: name}
+		if t.lastName(in) {
+			o.mask = opFlagFree
+		}
+		return t.perform(c, o)
+	})
 }
 
 // lastName tells whether taking one name away from in frees it.

@@ -43,47 +43,42 @@ func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target
 	if err := validName(name); err != nil {
 		return Attr{}, err
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return Attr{}, err
-	}
-	defer t.leave()
-	if done != nil {
-		return t.again(done)
-	}
-	d, err := t.room(parent, name)
-	if err != nil {
-		return Attr{}, err
-	}
-	if mode&syscall.S_IFMT == syscall.S_IFDIR {
-		if err := t.allowPath(nil, d, name); err != nil {
-			return Attr{}, err
+	return t.mutateInode(c, func() (*inode, error) {
+		d, err := t.room(parent, name)
+		if err != nil {
+			return nil, err
 		}
-	}
-	o, err := t.record(opMake, c)
-	if err != nil {
-		return Attr{}, err
-	}
-	o.parent, o.name, o.ino = parent, name, Ino(t.count.NextIno)
-	o.mode, o.uid, o.gid, o.rdev = mode, c.UID, c.GID, rdev
-	if target != "" {
-		o.blob = []byte(target)
-	}
+		if mode&syscall.S_IFMT == syscall.S_IFDIR {
+			if err := t.allowPath(nil, d, name); err != nil {
+				return nil, err
+			}
+		}
+		o := op{kind: opMake, parent: parent, name: name, mode: mode, rdev: rdev}
+		if target != "" {
+			o.blob = []byte(target)
+		}
+		return t.makeIn(c, d, o)
+	})
+}
+
+// makeIn commits o, which makes an inode of the caller's in or near directory d.
+func (t *Tree) makeIn(c Caller, d *inode, o op) (*inode, error) {
+	o.ino, o.uid, o.gid = Ino(t.count.NextIno), c.UID, c.GID
 	if err := t.inherit(&o, d, c); err != nil {
-		return Attr{}, err
+		return nil, err
 	}
 	if d.mode&syscall.S_ISGID != 0 {
 		o.gid = d.gid
-		if mode&syscall.S_IFMT == syscall.S_IFDIR {
+		if o.mode&syscall.S_IFMT == syscall.S_IFDIR {
 			o.mode |= syscall.S_ISGID
 		}
 	}
-	if err := t.commit(&o, nil, nil); err != nil {
-		return Attr{}, err
+	if err := t.perform(c, o); err != nil {
+		return nil, err
 	}
 	in := t.inodes.m[o.ino]
-	t.hold(c, in)
-	return in.attr(), nil
+	t.countLookup(c, in)
+	return in, nil
 }
 
 // Tmpfile makes a regular file without a name (O_TMPFILE), with the group that
@@ -91,41 +86,19 @@ func (t *Tree) make(c Caller, parent Ino, name string, mode, rdev uint32, target
 // when the caller's mount forgets it. Only mounts can hold such a file: others
 // get EOPNOTSUPP.
 func (t *Tree) Tmpfile(c Caller, parent Ino, mode uint32) (Attr, error) {
-	done, err := t.enter(c)
-	if err != nil {
-		return Attr{}, err
-	}
-	defer t.leave()
-	if done != nil {
-		return t.again(done)
-	}
-	if c.Epoch == 0 {
-		return Attr{}, syscall.EOPNOTSUPP
-	}
-	d, err := t.getDir(parent)
-	if err != nil {
-		return Attr{}, err
-	}
-	if d.nlink == 0 {
-		return Attr{}, syscall.ENOENT
-	}
-	o, err := t.record(opMake, c)
-	if err != nil {
-		return Attr{}, err
-	}
-	o.ino, o.mode, o.uid, o.gid = Ino(t.count.NextIno), syscall.S_IFREG|mode&07777, c.UID, c.GID
-	if err := t.inherit(&o, d, c); err != nil {
-		return Attr{}, err
-	}
-	if d.mode&syscall.S_ISGID != 0 {
-		o.gid = d.gid
-	}
-	if err := t.commit(&o, nil, nil); err != nil {
-		return Attr{}, err
-	}
-	in := t.inodes.m[o.ino]
-	t.hold(c, in)
-	return in.attr(), nil
+	return t.mutateInode(c, func() (*inode, error) {
+		if c.Epoch == 0 {
+			return nil, syscall.EOPNOTSUPP
+		}
+		d, err := t.getDir(parent)
+		if err != nil {
+			return nil, err
+		}
+		if d.nlink == 0 {
+			return nil, syscall.ENOENT
+		}
+		return t.makeIn(c, d, op{kind: opMake, mode: syscall.S_IFREG | mode&07777})
+	})
 }
 
 // room returns a directory that can take a new name.

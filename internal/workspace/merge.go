@@ -14,8 +14,8 @@ type MergeOptions struct {
 	Paths  []string // only what is, or was, at or below these absolute paths of the other; none: everything
 	DryRun bool     // change nothing, only say what would
 	Text   bool     // merge text by lines where both changed a file, if that leaves no conflict
-	Ours   []string // settle conflicts at or below these paths of the other: what stands here stays, for good
-	Theirs []string // settle them the other way: what stands here becomes like the other's
+	Ours   []string // resolve conflicts at or below these paths of the other by keeping this workspace's side
+	Theirs []string // resolve them by taking the other's side
 	Name   string   // what the other workspace is called: for the checkpoint
 	Into   string   // what this one is called: for the other's checkpoint
 }
@@ -28,8 +28,8 @@ type MergeReport struct {
 	From   CheckpointID // of the other: what was merged; 0 after a dry run
 	Base   CheckpointID // of the other: what came after it was looked at
 	Merged []string     // files whose text was merged by lines
-	Ours   []string     // conflicts that were settled by keeping what stands here
-	Theirs []string     // and those that were by taking the other's
+	Ours   []string     // conflicts resolved by keeping this workspace's side
+	Theirs []string     // conflicts resolved by taking the other's side
 }
 
 // Merge brings what changed in another workspace of the family since both were
@@ -52,7 +52,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 	if err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
-	end, err := alone(ctx, m.into, m.from, m.lineages[0], m.lineages[1])
+	end, err := acquireBoth(ctx, m.into, m.from, m.lineages[0], m.lineages[1])
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -60,7 +60,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 	if err := errors.Join(w.Flush(), from.Flush()); err != nil {
 		return MergeReport{}, diskError("merge workspace", err)
 	}
-	build := func(tx *db.Tx) (g *goal, r Report, err error) {
+	build := func(tx *db.Tx) (g *plan, r Report, err error) {
 		err = from.tree.index.db.ReadNow(ctx, func(other *db.Tx) error {
 			g, err = m.build(other, tx)
 			return err
@@ -91,7 +91,7 @@ func (w *Workspace) Merge(ctx context.Context, c Caller, from *Workspace, opt Me
 		}
 		m.dry = false
 	}
-	report, err := w.change(ctx, c, opt.DryRun, turning{reason: reason, build: build})
+	report, err := w.change(ctx, c, opt.DryRun, atomicChange{reason: reason, build: build})
 	if err != nil {
 		return MergeReport{}, err
 	}
@@ -108,9 +108,9 @@ type merge struct {
 	c          Caller
 	dry        bool // nothing can be written yet
 
-	lineages    [2][]Ancestor // into, from
-	checkpoints []Checkpoint  // of the other
-	here        []Checkpoint
+	lineages    [2][]Ancestor  // into, from
+	checkpoints checkpointList // of the other
+	here        checkpointList
 	past        [2]map[CheckpointID]bool // that into and from descend from
 	point       Checkpoint               // of the other, that is merged; zero: its present
 	common      CheckpointID
@@ -121,16 +121,16 @@ type merge struct {
 	wanted   []extent               // and those that are not, of the other
 
 	// Of one build.
-	n, f    *side // this one now, the other as it is merged
-	base    bases
-	points  map[CheckpointID]point
-	units   map[Ino]*mergeUnit
-	heirs   map[Ino]Ino     // which of the other's took the place of one that is gone
-	taken   map[dirName]Ino // names here that units take away
-	authors map[uint32]uint32
-	next    Ino
-	values  valueBudget // what units take of the other
-	report  MergeReport
+	n, f       *side // this one now, the other as it is merged
+	base       bases
+	points     map[CheckpointID]point
+	units      map[Ino]*mergeUnit
+	replacedBy map[Ino]Ino     // which of the other's took the place of one that is gone
+	taken      map[dirName]Ino // names here that units take away
+	authors    map[uint32]uint32
+	next       Ino
+	values     valueBudget // what units take of the other
+	report     MergeReport
 
 	nextCheck CheckpointID
 }
@@ -157,7 +157,7 @@ func (m *merge) prepare(from *Workspace) (err error) {
 	}
 	m.from.mu.RLock()
 	defer m.from.mu.RUnlock()
-	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.descent()
+	m.checkpoints, m.past[1] = slices.Clone(m.from.checkpoints), m.from.checkpoints.ancestors(CheckpointID(m.from.count.Head))
 	return nil
 }
 
@@ -168,30 +168,19 @@ func (m *merge) look() {
 		defer m.into.mu.RUnlock()
 	}
 	m.here = slices.Clone(m.into.checkpoints)
-	m.next, m.nextCheck, m.past[0] = Ino(m.into.count.NextIno), CheckpointID(m.into.count.NextCheck), m.into.descent()
-}
-
-// descent returns the checkpoints that the present descends from.
-func (t *Tree) descent() map[CheckpointID]bool {
-	all := map[CheckpointID]bool{}
-	for id := CheckpointID(t.count.Head); id != 0 && !all[id]; {
-		all[id] = true
-		c, _ := t.checkpointByID(id)
-		id = c.Parent
-	}
-	return all
+	m.next, m.nextCheck, m.past[0] = Ino(m.into.count.NextIno), CheckpointID(m.into.count.NextCheck), m.into.checkpoints.ancestors(CheckpointID(m.into.count.Head))
 }
 
 // build works a merge out, on one state of either index.
-func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
+func (m *merge) build(from, into *db.Tx) (g *plan, err error) {
 	m.report, m.values = MergeReport{From: m.point.ID}, 0
-	m.units, m.heirs, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
+	m.units, m.replacedBy, m.taken = map[Ino]*mergeUnit{}, map[Ino]Ino{}, map[dirName]Ino{}
 	m.points, m.authors, m.wanted = map[CheckpointID]point{}, map[uint32]uint32{}, nil
 	m.look()
-	if m.n, err = m.into.side(into, m.lineages[0]); err != nil {
+	if m.n, err = newSide(m.into, into, m.lineages[0]); err != nil {
 		return nil, err
 	}
-	if m.f, err = m.from.side(from, m.lineages[1]); err != nil {
+	if m.f, err = newSide(m.from, from, m.lineages[1]); err != nil {
 		return nil, err
 	}
 	if m.point.ID != 0 {
@@ -204,12 +193,12 @@ func (m *merge) build(from, into *db.Tx) (g *goal, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{func() error { return m.gather(d) }, m.had, m.narrow, m.judge, m.spread, m.fill} {
+	for _, step := range []func() error{func() error { return m.gather(d) }, m.requirePaths, m.filter, m.classify, m.propagate, m.fill} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return m.goal()
+	return m.plan()
 }
 
 // delta finds what may have changed since the oldest base that something has.
@@ -225,11 +214,7 @@ func (m *merge) delta() (*delta, error) {
 
 // checkpoint returns one of the other's.
 func (m *merge) checkpoint(id CheckpointID) (Checkpoint, bool) {
-	i := slices.IndexFunc(m.checkpoints, func(c Checkpoint) bool { return c.ID == id })
-	if i < 0 {
-		return Checkpoint{}, false
-	}
-	return m.checkpoints[i], true
+	return m.checkpoints.byID(id)
 }
 
 // at returns the point of one of the other's checkpoints.
@@ -269,8 +254,8 @@ func (m *merge) reportChanges() error {
 	return nil
 }
 
-// take adds a unit to the goal. One that is kept only is the other's from now on.
-func (m *merge) take(g *goal, u *mergeUnit, kept bool) error {
+// take adds a unit to the plan. One that is kept only is the other's from now on.
+func (m *merge) take(g *plan, u *mergeUnit, kept bool) error {
 	if u.twin && !(kept && u.n.row == nil) {
 		origins, err := m.f.origins(u.ino)
 		if err != nil {
@@ -291,15 +276,15 @@ func (m *merge) take(g *goal, u *mergeUnit, kept bool) error {
 	if u.merged {
 		m.report.Merged = append(m.report.Merged, u.path)
 	}
-	if u.settled {
+	if u.resolved {
 		m.report.Theirs = append(m.report.Theirs, u.path)
 	}
 	return nil
 }
 
-// goal says what to do, what was done, and what to remember of it.
-func (m *merge) goal() (*goal, error) {
-	g := &goal{now: m.n.p, inodes: map[Ino]was{}}
+// plan says what to do, what was done, and what to remember of it.
+func (m *merge) plan() (*plan, error) {
+	g := &plan{now: m.n.p, inodes: map[Ino]wantedInode{}}
 	mine := m.nextCheck
 	remember := func(mine, theirs CheckpointID, ino Ino) {
 		id := m.f.id()
@@ -314,7 +299,7 @@ func (m *merge) goal() (*goal, error) {
 		kept := u.conflict != "" && m.side(u) == ours
 		switch {
 		case u.conflict != "" && !kept:
-			m.report.Conflicts = append(m.report.Conflicts, u.told())
+			m.report.Conflicts = append(m.report.Conflicts, u.toConflict())
 			for _, ino := range u.numbers() {
 				if moves {
 					remember(0, m.base.of(ino), ino)

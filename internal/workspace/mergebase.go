@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"fmt"
-	"slices"
 
 	"holt"
 	"holt/internal/store/db"
@@ -60,8 +59,8 @@ func (m *merge) findBases() error {
 		m.base.oldest = m.common
 	}
 	if m.known(m.base.oldest) == 0 {
-		return holt.Errorf(holt.Conflict, "no checkpoint is left that both workspaces have").
-			WithHint("what differs can be copied: export paths of the one and import them into the other")
+		return holt.Errorf(holt.Conflict, "the workspaces no longer share a checkpoint").
+			WithHint("to copy paths instead, export them from one workspace and import them into the other")
 	}
 	return nil
 }
@@ -78,10 +77,10 @@ func (m *merge) baseOf(ino Ino) (b state, names, theirs []placedEntry, err error
 	if !ok {
 		back = m.base.back[0]
 	}
-	i := slices.IndexFunc(m.here, func(c Checkpoint) bool { return c.ID == back.here })
+	here, ok := m.here.byID(back.here)
 	at := ino
-	if ours != 0 && back.there > m.base.of(ino) && i >= 0 { // it came from here later
-		b, at = state{s: m.n, p: point{m.n.p.tx, int64(m.here[i].version)}}, ours
+	if ours != 0 && back.there > m.base.of(ino) && ok { // it came from here later
+		b, at = state{s: m.n, p: point{m.n.p.tx, int64(here.version)}}, ours
 	}
 	if b.row, err = b.p.named(at); err != nil || b.row == nil {
 		return b, nil, nil, err
@@ -127,7 +126,7 @@ func (s *side) merges(lineage []Ancestor, past map[CheckpointID]bool, fn func(me
 }
 
 // applyMerged notes what a merge says about an inode.
-func (t *Tree) applyMerged(o *op) error {
+func (t *memory) applyMerged(o *op) error {
 	if len(o.blob) != len(ID{}) {
 		return fmt.Errorf("%w: merge of no workspace", errApply)
 	}

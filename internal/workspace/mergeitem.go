@@ -15,9 +15,9 @@ func (m *merge) copyOf(f *inodeRow, ino Ino) *inodeRow {
 	return &row
 }
 
-// judgeInode merges the bytes and the attributes of an inode that is on both
+// classifyInode merges the bytes and the attributes of an inode that is on both
 // sides.
-func (m *merge) judgeInode(u *mergeUnit) error {
+func (m *merge) classifyInode(u *mergeUnit) error {
 	row := *u.n.row
 	if u.b.row == nil {
 		same, err := m.same(u.f, u.n)
@@ -26,22 +26,22 @@ func (m *merge) judgeInode(u *mergeUnit) error {
 		}
 		return err
 	}
-	changed, err := m.judgeBytes(u, &row)
+	changed, err := m.classifyBytes(u, &row)
 	if err != nil || u.conflict != "" {
 		return err
 	}
-	xattrs, attrs, err := m.judgeAttrs(u, &row)
+	xattrs, attrs, err := m.classifyAttrs(u, &row)
 	if err != nil || u.conflict != "" || !changed && !attrs {
 		return err
 	}
 	row.ctime = m.into.when(Caller{})
-	u.result = &was{row: &row, made: &mergedContents{attrs: xattrs}}
+	u.result = &wantedInode{row: &row, made: &mergedContents{attrs: xattrs}}
 	return m.values.take(xattrs)
 }
 
-// judgeBytes says whether the bytes change, and puts what comes with them into
+// classifyBytes says whether the bytes change, and puts what comes with them into
 // the row.
-func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
+func (m *merge) classifyBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 	b, f, n := u.b, u.f, u.n
 	if !f.row.isFile() {
 		return false, nil // a link's target never changes
@@ -85,8 +85,8 @@ func (m *merge) judgeBytes(u *mergeUnit, row *inodeRow) (bool, error) {
 	return true, err
 }
 
-// judgeAttrs merges attributes one by one.
-func (m *merge) judgeAttrs(u *mergeUnit, row *inodeRow) (xattrs xattrChanges, changed bool, err error) {
+// classifyAttrs merges attributes one by one.
+func (m *merge) classifyAttrs(u *mergeUnit, row *inodeRow) (xattrs xattrChanges, changed bool, err error) {
 	b, f, n := u.b.row, u.f.row, u.n.row
 	for _, a := range []struct {
 		b, f, n uint32

@@ -8,10 +8,10 @@ import (
 	"holt"
 )
 
-// Conflicts can be settled for one side: ours is what stands here, theirs the
+// Conflicts can be resolved for one side: ours is this workspace, theirs the
 // other's. Who asks names paths of the other, and the longest one counts.
 
-// mergeSide says for whom a conflict is settled.
+// mergeSide is the side that a conflict is resolved for.
 type mergeSide int
 
 const (
@@ -20,7 +20,7 @@ const (
 	theirs
 )
 
-// setSides notes what is to be settled.
+// setSides reads the paths to resolve.
 func (m *merge) setSides() error {
 	m.sides = map[string]mergeSide{}
 	for side, paths := range map[mergeSide][]string{ours: m.opt.Ours, theirs: m.opt.Theirs} {
@@ -31,7 +31,7 @@ func (m *merge) setSides() error {
 		for _, path := range clean {
 			path = strings.TrimSuffix(path, "/")
 			if m.sides[path] != noSide && m.sides[path] != side {
-				return holt.Errorf(holt.InvalidArgument, "conflicts at %q cannot be settled for both sides", path+"/").WithHint("name a path for one of them")
+				return holt.Errorf(holt.InvalidArgument, "conflicts at %q cannot be resolved for both sides", path+"/").WithHint("list a path under ours or theirs, not both")
 			}
 			m.sides[path] = side
 		}
@@ -39,7 +39,7 @@ func (m *merge) setSides() error {
 	return nil
 }
 
-// side says for whom a conflict of u is settled.
+// side returns the side that a conflict of u is resolved for.
 func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	longest := -1
 	paths := append(slices.Collect(maps.Values(u.paths)), u.path) // that it has in the other, or had
@@ -51,15 +51,15 @@ func (m *merge) side(u *mergeUnit) (side mergeSide) {
 	return side
 }
 
-// settle makes what stands here like the other's, if the conflict is settled
+// resolveTheirs makes the unit here like the other's, if the conflict is resolved
 // so. What would also need another inode to go, or a directory that is gone
-// here, stays a conflict: spread finds those.
-func (m *merge) settle(u *mergeUnit) error {
+// here, stays a conflict: propagate finds those.
+func (m *merge) resolveTheirs(u *mergeUnit) error {
 	if u.conflict == "" || m.side(u) != theirs {
 		return nil
 	}
 	u.conflict, u.attribute, u.erase, u.result, u.rewritten, u.merged, u.text = "", "", nil, nil, false, false, nil
-	u.settled = true
+	u.resolved = true
 	var names []placedEntry
 	if u.f.row != nil {
 		var err error
@@ -72,15 +72,15 @@ func (m *merge) settle(u *mergeUnit) error {
 		m.create(u)
 		return nil
 	}
-	if err := m.settleNames(u, names); err != nil || u.f.row == nil {
+	if err := m.resolveNames(u, names); err != nil || u.f.row == nil {
 		return err
 	}
 	u.b = u.n // as if nothing was changed here: all that differs is taken
-	return m.judgeInode(u)
+	return m.classifyInode(u)
 }
 
-// settleNames gives what stands here the other's names, and no more.
-func (m *merge) settleNames(u *mergeUnit, names []placedEntry) error {
+// resolveNames gives what stands here the other's names, and no more.
+func (m *merge) resolveNames(u *mergeUnit, names []placedEntry) error {
 	here, err := m.n.p.names(u.ours)
 	if err != nil {
 		return err

@@ -26,18 +26,18 @@ type mergeUnit struct {
 	ours      Ino // here; a new one if n is nothing
 	erase     []placedEntry
 	enter     []placedEntry // names here
-	result    *was
+	result    *wantedInode
 	rewritten bool // with bytes of the other
 	merged    bool
 	text      []extent // of what is merged by lines
 	twin      bool     // to be known as the other's
 	conflict  holt.ConflictCode
 	attribute string // that the conflict is about
-	settled   bool   // there was one, and the other's was taken
+	resolved  bool   // there was one, and the other's was taken
 }
 
-// told says the unit's conflict.
-func (u *mergeUnit) told() Conflict {
+// toConflict says the unit's conflict.
+func (u *mergeUnit) toConflict() Conflict {
 	c := Conflict{u.path, u.conflict, u.conflict.Sentence()}
 	if u.attribute != "" {
 		c.Reason = "its attribute " + u.attribute + " was changed on both sides"
@@ -229,7 +229,7 @@ func (m *merge) replacements() {
 		for i, e := range u.came {
 			if o := gone[dirName{e.parent, e.name}]; o != nil {
 				u.b, u.came, u.in = o.b, slices.Delete(slices.Clone(u.came), i, i+1), u.in || o.in
-				u.old, m.heirs[o.ino] = o.ino, u.ino
+				u.old, m.replacedBy[o.ino] = o.ino, u.ino
 				delete(m.units, o.ino)
 				break
 			}
@@ -237,9 +237,9 @@ func (m *merge) replacements() {
 	}
 }
 
-// had refuses a path at which nothing is, in either, nor was when both were the same, or parted: who
+// requirePaths refuses a path at which nothing is, in either, nor was when both were the same, or parted: who
 // mistyped it would be told that nothing changed.
-func (m *merge) had() error {
+func (m *merge) requirePaths() error {
 	for _, path := range m.paths {
 		found := false
 		for _, p := range []point{m.f.p, m.n.p, m.at(m.base.oldest), m.at(m.common)} {
@@ -255,16 +255,16 @@ func (m *merge) had() error {
 			}
 		}
 		if !found {
-			return holt.Errorf(holt.NotFound, "there is no %s in %s", strings.ToValidUTF8(path, "\uFFFD"), cmp.Or(m.opt.Name, "the workspace that is merged")).
-				WithHint("list the directory above it; symbolic links on the way are not followed here")
+			return holt.Errorf(holt.NotFound, "there is no %s in %s", strings.ToValidUTF8(path, "\uFFFD"), cmp.Or(m.opt.Name, "the workspace to merge")).
+				WithHint("list its parent directory; symbolic links in the path are not followed")
 		}
 	}
 	return nil
 }
 
-// narrow drops what is out of the paths, but for the new directories that what
+// filter drops what is out of the paths, but for the new directories that what
 // is in them lies in.
-func (m *merge) narrow() error {
+func (m *merge) filter() error {
 	for _, u := range m.units {
 		for x := u; x != nil && u.in && len(x.came) > 0; {
 			x = m.units[x.came[0].parent]
@@ -278,9 +278,9 @@ func (m *merge) narrow() error {
 	return nil
 }
 
-// judge compares each unit with what is here: those that are higher in the
+// classify compares each unit with what is here: those that are higher in the
 // tree first, so that it is known what their directories are.
-func (m *merge) judge() error {
+func (m *merge) classify() error {
 	for _, u := range m.sorted() {
 		if err := m.findHere(u); err != nil {
 			return err
@@ -289,18 +289,18 @@ func (m *merge) judge() error {
 		switch {
 		case u.f.row == nil && u.n.row == nil: // gone on both sides
 		case u.f.row == nil:
-			err = m.judgeGone(u)
+			err = m.classifyGone(u)
 		case u.n.row == nil && u.b.row != nil:
 			u.conflict = holt.RemovedHere
 		case u.n.row == nil:
 			m.create(u)
 		default:
-			if err = m.judgeInode(u); err == nil && u.conflict == "" {
-				err = m.judgeNames(u)
+			if err = m.classifyInode(u); err == nil && u.conflict == "" {
+				err = m.classifyNames(u)
 			}
 		}
 		if err == nil {
-			err = m.settle(u)
+			err = m.resolveTheirs(u)
 		}
 		if err != nil {
 			return err
@@ -387,7 +387,7 @@ func (m *merge) findByName(u *mergeUnit) error {
 		if other, err := m.f.p.named(twin); err != nil || other != nil {
 			return err // it is another's
 		}
-		if m.units[twin] != nil || m.units[m.heirs[twin]] != nil { // and is taken away, or rewritten, by this merge
+		if m.units[twin] != nil || m.units[m.replacedBy[twin]] != nil { // and is taken away, or rewritten, by this merge
 			return nil
 		}
 	}
@@ -410,7 +410,7 @@ func (m *merge) dirHere(dir Ino) (Ino, error) {
 	return 0, err
 }
 
-func (m *merge) judgeGone(u *mergeUnit) error {
+func (m *merge) classifyGone(u *mergeUnit) error {
 	same, err := m.same(u.b, u.n)
 	if err != nil {
 		return err
@@ -455,11 +455,11 @@ func (m *merge) takeNames(u *mergeUnit) error {
 func (m *merge) create(u *mergeUnit) {
 	u.ours, u.twin = m.next, true
 	m.next++
-	u.result, u.rewritten = &was{row: m.copyOf(u.f.row, u.ours)}, true
+	u.result, u.rewritten = &wantedInode{row: m.copyOf(u.f.row, u.ours)}, true
 }
 
-// judgeNames merges names. Those to be given are looked at by spread.
-func (m *merge) judgeNames(u *mergeUnit) error {
+// classifyNames merges names. Those to be given are looked at by propagate.
+func (m *merge) classifyNames(u *mergeUnit) error {
 	if err := m.takeNames(u); err != nil {
 		return err
 	}

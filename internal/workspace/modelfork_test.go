@@ -75,7 +75,7 @@ func (r *modelRun) fork() {
 	r.ok(os.RemoveAll(r.dir))
 	r.dir = dir
 	r.open()
-	r.ok(r.t.settling.wait())
+	r.ok(r.t.indexSync.wait())
 	r.m = child
 	r.unacked = maps.Clone(child.answers(mounts))
 	for _, calls := range r.unacked {

@@ -33,7 +33,7 @@ const (
 
 // holdMounts returns what the guests' mounts have, encoded. Those of the host end
 // with their daemon and are nobody's to go on with.
-func (t *Tree) holdMounts() ([]byte, error) {
+func (t *memory) holdMounts() ([]byte, error) {
 	var all []heldMount
 	for n, e := range t.epochs {
 		if e.kind != GuestMount {
@@ -49,8 +49,8 @@ func (t *Tree) holdMounts() ([]byte, error) {
 	}
 	b := packMounts(all)
 	if len(b) > mostHeld {
-		return nil, holt.Errorf(holt.TooMany, "checkpoint workspace: %d guests have it mounted and acknowledge too little", len(all)).
-			WithHint("end the mounts of guests that are gone")
+		return nil, holt.Errorf(holt.TooMany, "checkpoint workspace: %d guests have it mounted and have too many unacknowledged requests", len(all)).
+			WithHint("stop computers that no longer respond")
 	}
 	return b, nil
 }
@@ -133,9 +133,9 @@ func (d *heldDecoder) bytes(n int) []byte {
 	return b
 }
 
-// goOn opens the mounts that a fork goes on with. Their answers it finds where
-// recovery does: see harvestMounts.
-func (t *Tree) goOn(held []byte) error {
+// reopenMounts opens the mounts that a fork goes on with. Their answers it finds where
+// recovery does: see rememberHeldReplies.
+func (t *memory) reopenMounts(held []byte) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -150,12 +150,12 @@ func (t *Tree) goOn(held []byte) error {
 	return err
 }
 
-// harvestMounts remembers the answers that a fork goes on with.
-func (t *Tree) harvestMounts(held []byte, pos journal.Pos) {
+// rememberHeldReplies remembers the answers that a fork goes on with.
+func (t *memory) rememberHeldReplies(held []byte, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
-	all, _ := unpackMounts(held) // goOn read it before
+	all, _ := unpackMounts(held) // reopenMounts read it before
 	for _, m := range all {
 		if e := t.epochs[m.number]; e != nil && e.id == m.id {
 			for _, a := range m.answers {
@@ -167,7 +167,7 @@ func (t *Tree) harvestMounts(held []byte, pos journal.Pos) {
 
 // heldMounts returns what a checkpoint that is in the index holds of mounts.
 func (t *Tree) heldMounts(ctx context.Context, c Checkpoint) (b []byte, err error) {
-	err = t.glance(ctx, func(tx *db.Tx) error {
+	err = t.readBriefly(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT mounts FROM checkpoint WHERE id = ?", []any{int64(c.ID)}, func(r *db.Row) error {
 			b = r.Bytes(0)
 			return nil

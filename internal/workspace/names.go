@@ -46,7 +46,7 @@ func (t *Tree) names(ino Ino, after string, most int) ([]DirEntry, error) {
 	}
 	least.cut()
 	all, err := t.describeNames(d, least.kept)
-	t.tidy()
+	t.inodes.tidy()
 	return all, err
 }
 
@@ -56,7 +56,7 @@ func (t *Tree) describeNames(d *inode, entries []namedEntry) ([]DirEntry, error)
 	for _, e := range entries {
 		in, err := t.get(e.ino)
 		if err != nil {
-			return nil, t.lost(d, e.name, err)
+			return nil, t.missingInode(d, e.name, err)
 		}
 		all = append(all, DirEntry{Name: e.name, Ino: e.ino, Mode: in.mode, Cookie: e.cookie + cookieDotDot, Attr: in.attr()})
 	}

@@ -3,6 +3,7 @@ package workspace
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/bits"
 )
 
@@ -28,14 +29,14 @@ const (
 	opEnd            opKind = 16 // ends an epoch
 	opCheckpoint     opKind = 17 // closes the generation
 	opDropCheckpoint opKind = 18
-	opParts          opKind = 19 // parts that happen with the opTurn behind them
-	opTurn           opKind = 20
+	opParts          opKind = 19 // parts that are applied by the opPartsEnd after them
+	opPartsEnd       opKind = 20
 	opRevive         opKind = 21 // what follows are parts only
 	opErase          opKind = 22
 	opEnter          opKind = 23
 	opExtents        opKind = 24
 	opImage          opKind = 25
-	opFork           opKind = 26 // the workspace of the records before goes on as another
+	opFork           opKind = 26 // makes the workspace of the records before it another workspace
 	opBytes          opKind = 27 // data that later extents refer to
 	opTwin           opKind = 28 // a part: an inode is one of another workspace
 	opMerged         opKind = 29 // a part: what was merged
@@ -81,13 +82,89 @@ type op struct {
 	blob2  []byte
 }
 
-const opNumbers = 20
+// code passes every field through c, in the order of the format.
+func (o *op) code(c *opCodec) {
+	o.epoch = c.number(o.epoch, math.MaxUint64)
+	o.unique = c.number(o.unique, math.MaxUint64)
+	o.writer = c.uint32(o.writer)
+	o.ino, o.parent, o.other = c.ino(o.ino), c.ino(o.parent), c.ino(o.other)
+	o.mode, o.uid, o.gid = c.uint32(o.mode), c.uint32(o.uid), c.uint32(o.gid)
+	o.rdev, o.mask = c.uint32(o.rdev), c.uint32(o.mask)
+	o.off, o.n, o.from = c.length(o.off), c.length(o.n), c.length(o.from)
+	o.atime, o.mtime, o.ctime, o.btime = c.signed(o.atime), c.signed(o.mtime), c.signed(o.ctime), c.signed(o.btime)
+	o.author, o.data = c.uint32(o.author), c.uint32(o.data)
+	o.name, o.name2 = c.string(o.name), c.string(o.name2)
+	o.blob, o.blob2 = c.bytes(o.blob), c.bytes(o.blob2)
+}
 
-// numbers lists the integer fields in the order of the format.
-func (o *op) numbers() [opNumbers]uint64 {
-	return [opNumbers]uint64{o.epoch, o.unique, uint64(o.writer), uint64(o.ino), uint64(o.parent), uint64(o.other),
-		uint64(o.mode), uint64(o.uid), uint64(o.gid), uint64(o.rdev), uint64(o.mask), uint64(o.off), uint64(o.n),
-		uint64(o.from), zigzag(o.atime), zigzag(o.mtime), zigzag(o.ctime), zigzag(o.btime), uint64(o.author), uint64(o.data)}
+// opFields is the number of fields that code passes.
+const opFields = 24
+
+// opCodec appends fields to b or, with decode, takes them off its front. Bit i of present says that field i is not zero.
+type opCodec struct {
+	b       []byte
+	present uint32
+	field   int
+	decode  bool
+	bad     bool // decoding failed; the remaining fields are zero
+}
+
+// number codes a field as a uvarint. A decoded one is at most most.
+func (c *opCodec) number(v, most uint64) uint64 {
+	bit := uint32(1) << c.field
+	c.field++
+	if !c.decode {
+		if v != 0 {
+			c.present |= bit
+			c.b = binary.AppendUvarint(c.b, v)
+		}
+		return v
+	}
+	if c.bad || c.present&bit == 0 {
+		return 0
+	}
+	v, n := binary.Uvarint(c.b)
+	if c.bad = n <= 0 || v > most; c.bad {
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *opCodec) uint32(v uint32) uint32 { return uint32(c.number(uint64(v), math.MaxUint32)) }
+func (c *opCodec) ino(v Ino) Ino          { return Ino(c.number(uint64(v), math.MaxInt64)) }
+func (c *opCodec) length(v int64) int64   { return int64(c.number(uint64(v), math.MaxInt64)) }
+func (c *opCodec) signed(v int64) int64   { return unzigzag(c.number(zigzag(v), math.MaxUint64)) }
+
+// string codes a field as its length and its bytes.
+func (c *opCodec) string(s string) string {
+	n := c.number(uint64(len(s)), math.MaxInt64)
+	if !c.decode {
+		c.b = append(c.b, s...)
+		return s
+	}
+	return string(c.take(n))
+}
+
+// bytes is string for a blob. A decoded one is a copy; nil if empty.
+func (c *opCodec) bytes(p []byte) []byte {
+	n := c.number(uint64(len(p)), math.MaxInt64)
+	if !c.decode {
+		c.b = append(c.b, p...)
+		return p
+	}
+	return append([]byte(nil), c.take(n)...)
+}
+
+// take returns the next n bytes.
+func (c *opCodec) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.bad = true
+		return nil
+	}
+	p := c.b[:n]
+	c.b = c.b[n:]
+	return p
 }
 
 func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
@@ -101,28 +178,10 @@ func (o *op) encode(b []byte) []byte {
 	b = append(b, byte(o.kind))
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.time))
 	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	var present uint32
-	for i, v := range o.numbers() {
-		if v != 0 {
-			present |= 1 << i
-			b = binary.AppendUvarint(b, v)
-		}
-	}
-	for i, s := range [2]string{o.name, o.name2} {
-		if s != "" {
-			present |= 1 << (opNumbers + i)
-			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-		}
-	}
-	for i, s := range [2][]byte{o.blob, o.blob2} {
-		if len(s) > 0 {
-			present |= 1 << (opNumbers + 2 + i)
-			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-		}
-	}
-	binary.LittleEndian.PutUint32(b[at:], present)
-	return b
+	c := opCodec{b: append(b, 0, 0, 0, 0)}
+	o.code(&c)
+	binary.LittleEndian.PutUint32(c.b[at:], c.present)
+	return c.b
 }
 
 var errOp = errors.New("journal record cannot be decoded")
@@ -135,57 +194,13 @@ func decodeOp(b []byte) (op, error) {
 	}
 	o.kind = opKind(b[0])
 	o.time = int64(binary.LittleEndian.Uint64(b[1:]))
-	present := binary.LittleEndian.Uint32(b[9:])
-	if o.kind == 0 || o.kind > opLast || bits.Len32(present) > opNumbers+4 {
+	c := opCodec{b: b[13:], present: binary.LittleEndian.Uint32(b[9:]), decode: true}
+	if o.kind == 0 || o.kind > opLast || bits.Len32(c.present) > opFields {
 		return o, errOp
 	}
-	b = b[13:]
-	var nums [opNumbers]uint64
-	for i := range nums {
-		if present&(1<<i) == 0 {
-			continue
-		}
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			return o, errOp
-		}
-		nums[i], b = v, b[n:]
-	}
-	var strs [4][]byte
-	for i := range strs {
-		if present&(1<<(opNumbers+i)) == 0 {
-			continue
-		}
-		v, n := binary.Uvarint(b)
-		if n <= 0 || v > uint64(len(b)-n) {
-			return o, errOp
-		}
-		strs[i], b = append([]byte(nil), b[n:n+int(v)]...), b[n+int(v):]
-	}
-	if len(b) != 0 || !o.setNumbers(nums) {
+	o.code(&c)
+	if c.bad || len(c.b) != 0 {
 		return o, errOp
 	}
-	o.name, o.name2, o.blob, o.blob2 = string(strs[0]), string(strs[1]), strs[2], strs[3]
 	return o, nil
-}
-
-// setNumbers is the inverse of numbers; false if one is out of range.
-func (o *op) setNumbers(v [opNumbers]uint64) bool {
-	for _, i := range []int{2, 6, 7, 8, 9, 10, 18, 19} {
-		if v[i] > 1<<32-1 {
-			return false
-		}
-	}
-	for _, i := range []int{3, 4, 5, 11, 12, 13} {
-		if v[i] > 1<<63-1 {
-			return false
-		}
-	}
-	o.epoch, o.unique, o.writer = v[0], v[1], uint32(v[2])
-	o.ino, o.parent, o.other = Ino(v[3]), Ino(v[4]), Ino(v[5])
-	o.mode, o.uid, o.gid, o.rdev, o.mask = uint32(v[6]), uint32(v[7]), uint32(v[8]), uint32(v[9]), uint32(v[10])
-	o.off, o.n, o.from = int64(v[11]), int64(v[12]), int64(v[13])
-	o.atime, o.mtime, o.ctime = unzigzag(v[14]), unzigzag(v[15]), unzigzag(v[16])
-	o.btime, o.author, o.data = unzigzag(v[17]), uint32(v[18]), uint32(v[19])
-	return true
 }

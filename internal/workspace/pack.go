@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holt"
@@ -24,53 +25,67 @@ type Packed struct {
 	Unlinked int   // segments that are gone from the disk
 }
 
-// packed knows what the archive has of a workspace.
-type packed struct {
-	mu    sync.Mutex
-	parts map[uint32]string // by ordinal: segments whose bytes it has
+// packer moves sealed segments of a workspace to the archive, and knows which of them the archive has.
+type packer struct {
+	t       *Tree
+	running sync.Mutex    // one packs at a time; before flushMu
+	wake    chan struct{} // there may be something to pack; capacity 1
+	full    atomic.Bool   // an append found the disk full: no segments are kept back
+
+	mu    sync.Mutex        // a leaf: guards what follows
+	parts map[uint32]string // by ordinal: segments whose bytes the archive has
 	floor uint32            // its copy of the index needs no records of segments before; 0: there is none
 }
 
-func (p *packed) part(ordinal uint32) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.parts[ordinal]
+// part returns the archive's name for a segment; "" if the archive does not have it.
+func (k *packer) part(ordinal uint32) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.parts[ordinal]
 }
 
 // bound returns floor.
-func (p *packed) bound() uint32 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.floor
+func (k *packer) bound() uint32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.floor
 }
 
-func (p *packed) set(ordinal uint32, part string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.parts == nil {
-		p.parts = map[uint32]string{}
+func (k *packer) set(ordinal uint32, part string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.parts == nil {
+		k.parts = map[uint32]string{}
 	}
-	p.parts[ordinal] = part
+	k.parts[ordinal] = part
+}
+
+// kick wakes the packer.
+func (k *packer) kick() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
 }
 
 // findPacked asks the archive what it has of this workspace.
-func (t *Tree) findPacked(ctx context.Context) error {
-	if t.opt.Archive == nil {
+func (k *packer) findPacked(ctx context.Context) error {
+	if k.t.opt.Archive == nil {
 		return nil
 	}
-	names, err := t.opt.Archive.Names(ctx, t.opt.Space)
+	names, err := k.t.opt.Archive.Names(ctx, k.t.opt.Space)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if n, ok := parseIndexPart(name); ok {
-			t.packed.floor = max(t.packed.floor, n)
+			k.floor = max(k.floor, n)
 		}
 	}
-	return t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
+	return k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT num, id FROM segment", nil, func(r *db.Row) error {
 			if part := journal.ID(r.Bytes(1)).String(); slices.Contains(names, part) {
-				t.packed.set(uint32(r.Int64(0)), part)
+				k.set(uint32(r.Int64(0)), part)
 			}
 			return nil
 		})
@@ -94,12 +109,12 @@ func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 		return p, err
 	}
 	defer end()
-	t.packMu.Lock()
-	defer t.packMu.Unlock()
+	t.packer.running.Lock()
+	defer t.packer.running.Unlock()
 	before := len(t.journal.Segments())
 	err = w.Flush()
 	if err == nil {
-		err = t.pack(ctx, keep, &p)
+		err = t.packer.pack(ctx, keep, &p)
 	}
 	if err != nil {
 		err = diskError("pack workspace", err)
@@ -121,47 +136,47 @@ func (w *Workspace) PackWaiting(ctx context.Context) (Packed, error) {
 	return w.Pack(ctx, max(0, w.tree.opt.KeepSegments))
 }
 
-func (t *Tree) pack(ctx context.Context, keep int, p *Packed) error {
+func (k *packer) pack(ctx context.Context, keep int, p *Packed) error {
 	var sealed []journal.Segment
-	if err := t.settling.wait(); err != nil {
+	if err := k.t.indexSync.wait(); err != nil {
 		return err
 	}
-	needed, err := t.needed(ctx)
+	needed, err := k.needed(ctx)
 	if err != nil {
 		return err
 	}
-	for _, s := range t.journal.Segments() {
+	for _, s := range k.t.journal.Segments() {
 		if s.Sealed && s.Ordinal < needed {
 			sealed = append(sealed, s)
 		}
 	}
 	sealed = sealed[:max(0, len(sealed)-keep)]
 	for _, s := range sealed {
-		if t.packed.part(s.Ordinal) != "" {
+		if k.part(s.Ordinal) != "" {
 			continue
 		}
-		if err := t.packSegment(ctx, s, p); err != nil {
+		if err := k.packSegment(ctx, s, p); err != nil {
 			return fmt.Errorf("pack segment %s: %w", s.ID, err)
 		}
 	}
 	if len(sealed) > 0 {
-		if err := t.copyIndex(ctx); err != nil {
+		if err := k.copyIndex(ctx); err != nil {
 			return fmt.Errorf("copy index to the archive: %w", err)
 		}
 	}
-	if err := t.collectNow(false); err != nil {
+	if err := k.t.collectNow(false); err != nil {
 		return err
 	}
-	if err := t.forget(ctx); err != nil {
+	if err := k.forget(ctx); err != nil {
 		return err
 	}
-	return t.narrow(ctx)
+	return k.narrow(ctx)
 }
 
 // needed returns the ordinal of the first segment whose records the committed
 // index still needs: to go on from, or to answer a request that is repeated.
-func (t *Tree) needed(ctx context.Context) (n uint32, err error) {
-	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error { n, err = neededBy(tx); return err })
+func (k *packer) needed(ctx context.Context) (n uint32, err error) {
+	err = k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error { n, err = neededBy(tx); return err })
 	return n, err
 }
 
@@ -181,15 +196,15 @@ const usedExtents = "SELECT ino, off, len, place, whole, delta FROM extent WHERE
 // packSegment gives the archive the bytes of a segment that rows refer to:
 // later rows can only refer to some of them. It reads in the order of the
 // segment, where bytes of one file mostly follow each other.
-func (t *Tree) packSegment(ctx context.Context, s journal.Segment, p *Packed) error {
-	w := t.opt.Archive.Create(t.opt.Space, s.ID.String())
+func (k *packer) packSegment(ctx context.Context, s journal.Segment, p *Packed) error {
+	w := k.t.opt.Archive.Create(k.t.opt.Space, s.ID.String())
 	defer w.Abort()
-	if err := t.fail("pack.segment"); err != nil {
+	if err := k.t.fail("pack.segment"); err != nil {
 		return err
 	}
 	var file, next, done int64 // the file, where it goes on, and up to where the segment is done
 	var buf []byte
-	err := t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
+	err := k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT * FROM ("+usedExtents+") ORDER BY place + delta", []any{int64(s.Ordinal)}, func(r *db.Row) error {
 			ino, off, n, place, whole, delta := r.Int64(0), r.Int64(1), r.Int64(2), r.Int64(3), r.Int64(4), r.Int64(5)
 			if skip := done - (place + delta); skip > 0 { // several rows share bytes
@@ -204,7 +219,7 @@ func (t *Tree) packSegment(ctx context.Context, s journal.Segment, p *Packed) er
 				}
 			}
 			buf = slices.Grow(buf[:0], int(n))[:n]
-			if err := t.journal.ReadData(journal.Data{Segment: s.Ordinal, Off: place, Len: int(whole)}, int(delta), buf); err != nil {
+			if err := k.t.journal.ReadData(journal.Data{Segment: s.Ordinal, Off: place, Len: int(whole)}, int(delta), buf); err != nil {
 				return err
 			}
 			file, next, done = ino, off+n, place+delta+n
@@ -218,29 +233,29 @@ func (t *Tree) packSegment(ctx context.Context, s journal.Segment, p *Packed) er
 	if err != nil {
 		return err
 	}
-	t.packed.set(s.Ordinal, s.ID.String())
+	k.set(s.Ordinal, s.ID.String())
 	p.Segments, p.Bytes, p.Stored = p.Segments+1, p.Bytes+did.Bytes, p.Stored+did.Stored
-	return t.fail("pack.packed")
+	return k.t.fail("pack.packed")
 }
 
 // forget removes from the archive the segments that no row refers to.
-func (t *Tree) forget(ctx context.Context) error {
+func (k *packer) forget(ctx context.Context) error {
 	there := map[uint32]bool{}
-	for _, s := range t.journal.Segments() {
+	for _, s := range k.t.journal.Segments() {
 		there[s.Ordinal] = true
 	}
 	var gone []uint32
-	t.packed.mu.Lock()
-	known := maps.Clone(t.packed.parts)
-	t.packed.mu.Unlock()
+	k.mu.Lock()
+	known := maps.Clone(k.parts)
+	k.mu.Unlock()
 	// Those that no row of table segment names any more, either.
-	parts, err := t.opt.Archive.Names(ctx, t.opt.Space)
+	parts, err := k.t.opt.Archive.Names(ctx, k.t.opt.Space)
 	if err != nil {
 		return err
 	}
 	named := slices.Collect(maps.Values(known))
 	parts = slices.DeleteFunc(parts, func(n string) bool { return strings.HasPrefix(n, indexPart) || slices.Contains(named, n) })
-	err = t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
+	err = k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		for ordinal, part := range known {
 			used := there[ordinal] // first it goes from the disk
 			err := tx.Query(usedExtents+" LIMIT 1", []any{int64(ordinal)}, func(*db.Row) error { used = true; return nil })
@@ -257,20 +272,20 @@ func (t *Tree) forget(ctx context.Context) error {
 		return err
 	}
 	// Synced: power loss must not bring back an index that refers to them.
-	err = t.index.db.WriteSync(ctx, func(tx *db.Tx) error { return forgetSegments(tx, gone) })
+	err = k.t.index.db.WriteSync(ctx, func(tx *db.Tx) error { return forgetSegments(tx, gone) })
 	if err == nil {
-		err = t.fail("pack.forget")
+		err = k.t.fail("pack.forget")
 	}
 	if err == nil {
-		err = t.opt.Archive.Remove(ctx, t.opt.Space, parts...)
+		err = k.t.opt.Archive.Remove(ctx, k.t.opt.Space, parts...)
 	}
 	if err != nil {
 		return fmt.Errorf("remove what is packed and not used: %w", err)
 	}
-	t.packed.mu.Lock()
-	defer t.packed.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, ordinal := range gone {
-		delete(t.packed.parts, ordinal)
+		delete(k.parts, ordinal)
 	}
 	return nil
 }
@@ -278,14 +293,14 @@ func (t *Tree) forget(ctx context.Context) error {
 // narrow lets go of the bytes of packed segments that no row refers to, where
 // they are most. An index that is older after power loss still is followed by
 // the records that made it this one, so it need not be synced.
-func (t *Tree) narrow(ctx context.Context) error {
-	parts, err := t.opt.Archive.Parts(ctx, t.opt.Space)
+func (k *packer) narrow(ctx context.Context) error {
+	parts, err := k.t.opt.Archive.Parts(ctx, k.t.opt.Space)
 	if err != nil {
 		return err
 	}
-	t.packed.mu.Lock()
-	known := maps.Clone(t.packed.parts)
-	t.packed.mu.Unlock()
+	k.mu.Lock()
+	known := maps.Clone(k.parts)
+	k.mu.Unlock()
 	for ordinal, name := range known {
 		i := slices.IndexFunc(parts, func(p archive.Part) bool { return p.Name == name })
 		if i < 0 {
@@ -293,7 +308,7 @@ func (t *Tree) narrow(ctx context.Context) error {
 		}
 		var live []archive.Range
 		var sum int64
-		err := t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
+		err := k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 			return tx.Query("SELECT place + delta, len FROM ("+usedExtents+") ORDER BY place + delta", []any{int64(ordinal)}, func(r *db.Row) error {
 				off, end := r.Int64(0), r.Int64(0)+r.Int64(1)
 				if n := len(live); n > 0 {
@@ -306,7 +321,7 @@ func (t *Tree) narrow(ctx context.Context) error {
 			})
 		})
 		if err == nil && sum < parts[i].Bytes/2 {
-			err = t.opt.Archive.Narrow(ctx, t.opt.Space, name, live)
+			err = k.t.opt.Archive.Narrow(ctx, k.t.opt.Space, name, live)
 		}
 		if err != nil {
 			return fmt.Errorf("narrow segment %s: %w", name, err)
@@ -332,7 +347,7 @@ func (t *Tree) readData(d journal.Data, delta int, p []byte) error {
 	if err == nil || t.opt.Archive == nil || !errors.Is(err, journal.ErrGone) {
 		return err
 	}
-	part := t.packed.part(d.Segment)
+	part := t.packer.part(d.Segment)
 	if part == "" {
 		return err
 	}
@@ -349,7 +364,7 @@ func (w *Workspace) packer(ctx context.Context) {
 	t := w.tree
 	again := time.NewTimer(0)
 	defer again.Stop()
-	for sealed := t.sealed; ; {
+	for sealed := t.packer.wake; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -357,28 +372,20 @@ func (w *Workspace) packer(ctx context.Context) {
 		case <-again.C:
 		}
 		keep := t.opt.KeepSegments
-		if t.tight.Swap(false) {
+		if t.packer.full.Swap(false) {
 			keep = 0
 		}
-		sealed = t.sealed
+		sealed = t.packer.wake
 		if w.Stat().Waiting == 0 && keep > 0 {
 			continue
 		}
 		p, err := w.Pack(ctx, keep)
 		if err != nil && ctx.Err() == nil {
-			t.log.Error("segments cannot be packed", "again_in", t.opt.PackAgain, "error", err)
+			t.log.Error("segments cannot be packed", "again_in", t.opt.PackRetry, "error", err)
 			sealed = nil // until then
-			again.Reset(t.opt.PackAgain)
+			again.Reset(t.opt.PackRetry)
 		} else if p.Unlinked > 0 {
 			t.log.Info("segments packed", "segments", p.Segments, "bytes", p.Bytes, "stored", p.Stored, "unlinked", p.Unlinked)
 		}
-	}
-}
-
-// wakePacker says that there may be something to pack.
-func (t *Tree) wakePacker() {
-	select {
-	case t.sealed <- struct{}{}:
-	default:
 	}
 }

@@ -220,8 +220,8 @@ func TestPackedGarbage(t *testing.T) {
 	names, err := p.archive.Names(context.Background(), "wsp_test")
 	p.ok(err)
 	rows := p.sql("SELECT count(*) FROM segment")
-	if int(u.Parts) != len(names) || fmt.Sprint(len(p.t.packed.parts)+1) != fmt.Sprint(u.Parts) {
-		t.Fatalf("%d segments in the archive, and %d parts; rows %v", len(p.t.packed.parts), u.Parts, rows)
+	if int(u.Parts) != len(names) || fmt.Sprint(len(p.t.packer.parts)+1) != fmt.Sprint(u.Parts) {
+		t.Fatalf("%d segments in the archive, and %d parts; rows %v", len(p.t.packer.parts), u.Parts, rows)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestPacksByItself(t *testing.T) {
 	p.opt.KeepSegments, p.opt.FlushInterval, p.opt.FlushOps = 1, time.Millisecond, 10
 	p.open()
 	want := map[string]string{}
-	for seed := uint64(1); p.w.Stat().Segments == 0 || p.t.packed.bound() == 0; seed++ {
+	for seed := uint64(1); p.w.Stat().Segments == 0 || p.t.packer.bound() == 0; seed++ {
 		if seed > 500 {
 			t.Fatal("nothing was packed")
 		}
@@ -449,7 +449,7 @@ func packRound(t *testing.T, seed uint64, steps int) {
 		}
 		p.check()
 	}
-	t.Log(count, "packed now", len(p.t.packed.parts))
+	t.Log(count, "packed now", len(p.t.packer.parts))
 }
 
 // A full far store is no full disk: segments wait there until the archive has

@@ -26,8 +26,8 @@ func parseIndexPart(name string) (needed uint32, ok bool) {
 
 // copyIndex puts a copy of the committed index into the archive in place of
 // older ones.
-func (t *Tree) copyIndex(ctx context.Context) error {
-	temp := filepath.Join(t.dir, "index.copy")
+func (k *packer) copyIndex(ctx context.Context) error {
+	temp := filepath.Join(k.t.dir, "index.copy")
 	clean := func() { // also of what a crash left
 		for _, suffix := range []string{"", "-wal", "-shm"} {
 			_ = os.Remove(temp + suffix)
@@ -35,7 +35,7 @@ func (t *Tree) copyIndex(ctx context.Context) error {
 	}
 	clean()
 	defer clean()
-	if err := t.index.db.Copy(temp); err != nil {
+	if err := k.t.index.db.Copy(temp); err != nil {
 		return err
 	}
 	copied, err := db.OpenDerived(temp, schema, views)
@@ -48,31 +48,31 @@ func (t *Tree) copyIndex(ctx context.Context) error {
 		return err
 	}
 	name := indexPart + strconv.FormatUint(uint64(needed), 10)
-	if err := t.upload(ctx, temp, name); err != nil {
+	if err := k.upload(ctx, temp, name); err != nil {
 		return err
 	}
-	t.packed.mu.Lock()
-	t.packed.floor = needed
-	t.packed.mu.Unlock()
-	if err := t.fail("pack.indexed"); err != nil {
+	k.mu.Lock()
+	k.floor = needed
+	k.mu.Unlock()
+	if err := k.t.fail("pack.indexed"); err != nil {
 		return err
 	}
-	names, err := t.opt.Archive.Names(ctx, t.opt.Space)
+	names, err := k.t.opt.Archive.Names(ctx, k.t.opt.Space)
 	names = slices.DeleteFunc(names, func(n string) bool { return n == name || !strings.HasPrefix(n, indexPart) })
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return t.opt.Archive.Remove(ctx, t.opt.Space, names...)
+	return k.t.opt.Archive.Remove(ctx, k.t.opt.Space, names...)
 }
 
 // upload makes a file one part of the space.
-func (t *Tree) upload(ctx context.Context, path, part string) error {
+func (k *packer) upload(ctx context.Context, path, part string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	w := t.opt.Archive.Create(t.opt.Space, part)
+	w := k.t.opt.Archive.Create(k.t.opt.Space, part)
 	defer w.Abort()
 	buf := make([]byte, 1<<20)
 	for off := int64(0); ; {
@@ -98,8 +98,8 @@ func (t *Tree) restoreIndex() (bool, error) {
 	if t.opt.Archive == nil {
 		return false, nil
 	}
-	_ = t.settling.wait() // of an index that is no more
-	t.settling = nil
+	_ = t.indexSync.wait() // of an index that is no more
+	t.indexSync = nil
 	if err := t.index.close(); err != nil {
 		return false, err
 	}

@@ -92,12 +92,12 @@ func (t *Tree) commitParts(all parts, end op) error {
 			return err
 		}
 	}
-	end.kind, end.from = opTurn, int64(len(all.blobs))
+	end.kind, end.from = opPartsEnd, int64(len(all.blobs))
 	return t.commit(&end, nil, nil)
 }
 
 // applyParts keeps the parts until their end comes.
-func (t *Tree) applyParts(o *op) error {
+func (t *memory) applyParts(o *op) error {
 	if o.n == 0 {
 		t.parts, t.partsAt = nil, [2]uint64{t.count.Last, t.count.Applied}
 	}
@@ -108,8 +108,8 @@ func (t *Tree) applyParts(o *op) error {
 	return nil
 }
 
-// applyTurn makes the parts before it happen.
-func (t *Tree) applyTurn(o *op) error {
+// applyPartsEnd makes the parts before it happen.
+func (t *memory) applyPartsEnd(o *op) error {
 	blobs := t.parts
 	if int64(len(blobs)) != o.from {
 		return fmt.Errorf("%w: %d of %d records of parts", errApply, len(blobs), o.from)
@@ -144,7 +144,7 @@ func (t *Tree) applyTurn(o *op) error {
 			t.batch.named = append(t.batch.named, in.ino)
 		case in.nlink == 0 && !orphan:
 			t.orphans[in.ino] = struct{}{}
-			t.unplace(in)
+			t.removePath(in)
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (t *Tree) applyTurn(o *op) error {
 
 // makeRoom looks, before anything changes, whether the inodes that parts make
 // are not there. Those that are gone the index must forget first.
-func (t *Tree) makeRoom(blobs [][]byte) error {
+func (t *memory) makeRoom(blobs [][]byte) error {
 	var made []Ino
 	freed := false
 	for _, b := range blobs {
@@ -181,7 +181,7 @@ func (t *Tree) makeRoom(blobs [][]byte) error {
 		c := &t.count
 		last, applied := c.Last, c.Applied
 		c.Last, c.Applied = t.partsAt[0], t.partsAt[1]
-		err := t.flushHeld()
+		err := t.write()
 		if c.Last, c.Applied = last, applied; err != nil {
 			return err
 		}
@@ -195,14 +195,14 @@ func (t *Tree) makeRoom(blobs [][]byte) error {
 	})
 }
 
-// unplace takes the path from a directory without a name.
-func (t *Tree) unplace(in *inode) {
+// removePath takes the path from a directory without a name.
+func (t *memory) removePath(in *inode) {
 	if in.isDir() {
 		t.batch.dirs = append(t.batch.dirs, dirMove{ino: in.ino, version: in.born})
 	}
 }
 
-func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
+func (t *memory) applyPart(o *op, touched map[Ino]*inode) error {
 	switch o.kind {
 	case opRevive:
 		return t.applyRevive(o, touched)
@@ -221,7 +221,7 @@ func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
 		if err != nil {
 			return err
 		}
-		t.unplace(in)
+		t.removePath(in)
 		if in.nlink != 0 {
 			return fmt.Errorf("%w: inode %d has a name", errApply, in.ino)
 		}
@@ -233,7 +233,7 @@ func (t *Tree) applyPart(o *op, touched map[Ino]*inode) error {
 
 // applyRevive makes an inode without a name, often one that was there before:
 // a directory goes on with the cookies it had given out. See makeRoom.
-func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
+func (t *memory) applyRevive(o *op, touched map[Ino]*inode) error {
 	if t.inodes.m[o.ino] != nil {
 		return fmt.Errorf("%w: inode %d is made twice", errApply, o.ino)
 	}
@@ -258,7 +258,7 @@ func (t *Tree) applyRevive(o *op, touched map[Ino]*inode) error {
 
 // applyName takes a name away or gives one, and nothing else: what has none
 // for the snapshot may get another. A directory is a link of its own too.
-func (t *Tree) applyName(o *op, touched map[Ino]*inode) error {
+func (t *memory) applyName(o *op, touched map[Ino]*inode) error {
 	d, err := t.getDir(o.parent)
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func (t *Tree) applyName(o *op, touched map[Ino]*inode) error {
 }
 
 // applyExtents says what bytes a range of a file has; no size changes.
-func (t *Tree) applyExtents(o *op) error {
+func (t *memory) applyExtents(o *op) error {
 	end := o.off + o.n
 	extents, err := unpackExtents(o.off, end, o.blob)
 	if err != nil {
@@ -322,7 +322,7 @@ func (t *Tree) applyExtents(o *op) error {
 }
 
 // applyImage sets all that stat shows and the record says, to the letter.
-func (t *Tree) applyImage(o *op) error {
+func (t *memory) applyImage(o *op) error {
 	in, err := t.get(o.ino)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ const Home = "/home/agent"
 // mostFollowed is how many symbolic links Linux follows in one path.
 const mostFollowed = 40
 
-// ErrLeaves says that a symbolic link leads out of the workspace.
-var ErrLeaves = errors.New("a symbolic link leads out of the workspace")
+// ErrEscapes says that a symbolic link leads out of the workspace.
+var ErrEscapes = errors.New("a symbolic link escapes the workspace")
 
 // Resolve finds the inode of a path; "/" is the top. Symbolic links on the way
 // are followed, one at the end only with follow. ".." at the top leads out.
@@ -44,7 +44,7 @@ func resolveFrom(r reading, at []Ino, floor int, names []string, follow bool) ([
 		names = names[1:]
 		if name == ".." {
 			if len(at) == floor {
-				return nil, ErrLeaves
+				return nil, ErrEscapes
 			}
 			at = at[:len(at)-1]
 			continue
@@ -67,7 +67,7 @@ func resolveFrom(r reading, at []Ino, floor int, names []string, follow bool) ([
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, Home)
 			if !ok || inside != "" && inside[0] != '/' || floor > 1 {
-				return nil, ErrLeaves
+				return nil, ErrEscapes
 			}
 			at, target = at[:1], inside
 		}
@@ -121,7 +121,7 @@ func fileError(doing, path string, err error) error {
 	}
 	switch errno {
 	case syscall.ENOENT:
-		return holt.Errorf(holt.NotFound, "there is no %s", path).WithHint("list the directory above it to see what is there")
+		return holt.Errorf(holt.NotFound, "there is no %s", path).WithHint("list its parent directory to see what exists")
 	case syscall.EEXIST:
 		return holt.Errorf(holt.AlreadyExists, "%s exists", path)
 	case syscall.ENOTEMPTY:
@@ -130,7 +130,7 @@ func fileError(doing, path string, err error) error {
 		return holt.Errorf(holt.OutOfSpace, "%s %s: the workspace's quota is used up", doing, path).
 			WithHint("remove files, or raise the quota: holt workspace quota")
 	case syscall.ENOSPC:
-		return holt.Errorf(holt.OutOfSpace, "%s %s: %w", doing, path, errno).WithHint("free some space on the host's disk")
+		return holt.Errorf(holt.OutOfSpace, "%s %s: %w", doing, path, errno).WithHint("free space on the host's disk")
 	case syscall.EIO:
 		return holt.Errorf(holt.Corrupt, "%s %s: %w", doing, path, errno).WithHint("holt workspace check says what is damaged")
 	}

@@ -13,7 +13,7 @@ import "syscall"
 const mostPath = 4095 + 1 + 4095
 
 // pathLength returns the length of a directory's path; 0 is the top's.
-func (t *Tree) pathLength(d *inode) (n int, err error) {
+func (t *memory) pathLength(d *inode) (n int, err error) {
 	for d.ino != Root {
 		if d.dir.named == 0 {
 			name, err := t.index.nameLength(d.ino)
@@ -34,7 +34,7 @@ func (t *Tree) pathLength(d *inode) (n int, err error) {
 // below it would be too long; in is nil for a new directory.
 //
 // What is below a directory that moves is not looked at, but bounded: no path
-// of the workspace is longer than Tree.longest.
+// of the workspace is longer than memory.longest.
 func (t *Tree) allowPath(in, to *inode, name string) error {
 	n, err := t.pathLength(to)
 	if err != nil {

@@ -389,7 +389,7 @@ func TestReadDirIsStable(t *testing.T) {
 			if round%7 == 0 {
 				f.ok(f.w.Flush())
 				f.t.mu.Lock()
-				f.t.tidyDirs(0)
+				f.t.inodes.tidyDirs(0)
 				f.t.mu.Unlock()
 			}
 		}

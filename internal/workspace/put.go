@@ -46,7 +46,7 @@ func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSp
 	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
-	beside, mode := besideName(), spec.ModeOfNew()
+	beside, mode := tempName(), spec.ModeOfNew()
 	a, err := f.Tree.Create(f.maker(dir), dir.Ino, beside, mode)
 	if err != nil {
 		return err
@@ -148,5 +148,5 @@ func (f Files) fill(ctx context.Context, ino Ino, r io.Reader) error {
 }
 
 func arrival(err error) error {
-	return holt.Errorf(holt.Unavailable, "the new content did not arrive: %w", err)
+	return holt.Errorf(holt.Unavailable, "reading the new content failed: %w", err)
 }

@@ -102,7 +102,7 @@ func TestOverwriteRights(t *testing.T) {
 	f := newFixture(t, Options{})
 	files := Files{Tree: f.t, Caller: Caller{}}
 	pieces := f.put("pieces", "")
-	for i := range crowd + 1 {
+	for i := range compactAt + 1 {
 		_, err := f.t.Write(f.c, pieces.Ino, int64(i)*8192, []byte("x"))
 		f.ok(err)
 	}
@@ -150,7 +150,7 @@ func TestOverwriteManyPieces(t *testing.T) {
 	f := newFixture(t, Options{})
 	a, b := f.put("a", ""), f.put("b", strings.Repeat("old", 1<<20))
 	var want strings.Builder
-	for i := range 2*crowd + 7 {
+	for i := range 2*compactAt + 7 {
 		_, err := f.t.Write(f.c, a.Ino, int64(i)*8192, []byte{byte('a' + i%26)})
 		f.ok(err)
 		want.WriteString(string(byte('a'+i%26)) + strings.Repeat("\x00", 8191))

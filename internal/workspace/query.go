@@ -14,8 +14,8 @@ import (
 // Limits bound one user query. Zero fields take the defaults of [db.Limits].
 type Limits = db.Limits
 
-// Asked is a workspace that is asked in SQL, together with others or alone.
-type Asked struct {
+// QuerySource is a workspace to query, alone or together with others.
+type QuerySource struct {
 	W    *Workspace
 	At   string // a checkpoint; then files and tags show that. Empty or [Live]: the present
 	Name string // among others
@@ -23,11 +23,11 @@ type Asked struct {
 
 // Query runs one read-only SELECT over the workspace as of now.
 func (w *Workspace) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
-	return Asked{W: w}.Query(ctx, sql, limits)
+	return QuerySource{W: w}.Query(ctx, sql, limits)
 }
 
 // Query runs one read-only SELECT over the workspace alone.
-func (q Asked) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
+func (q QuerySource) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
 	s, err := q.source()
 	if err != nil {
 		return holt.QueryResult{}, err
@@ -39,7 +39,7 @@ func (q Asked) Query(ctx context.Context, sql string, limits Limits) (holt.Query
 // QueryAcross runs one read-only SELECT over several workspaces. All that the
 // one database has for a query is there, with one column more: workspace, the
 // name. What is read of each is one state of it, of about the same time.
-func QueryAcross(ctx context.Context, all []Asked, sql string, limits Limits) (holt.QueryResult, error) {
+func QueryAcross(ctx context.Context, all []QuerySource, sql string, limits Limits) (holt.QueryResult, error) {
 	var sources []db.Source
 	for _, q := range all {
 		s, err := q.source()
@@ -64,7 +64,7 @@ func hinted(err error, hint string) error {
 }
 
 // source writes what was answered to the index, and opens nothing.
-func (q Asked) source() (db.Source, error) {
+func (q QuerySource) source() (db.Source, error) {
 	s := db.Source{DB: q.W.tree.index.db, Name: q.Name, Tables: []db.Table{changesTable}, Keys: pathKeys, Unique: uniqueColumns}
 	if q.At != "" && q.At != Live {
 		c, err := q.W.FindCheckpoint(q.At)

@@ -18,9 +18,9 @@ import (
 // across asks several workspaces, named by their order from a on.
 func across(t *testing.T, sql string, all ...*fixture) string {
 	t.Helper()
-	var asked []Asked
+	var asked []QuerySource
 	for i, f := range all {
-		asked = append(asked, Asked{W: f.w, Name: string(rune('a' + i))})
+		asked = append(asked, QuerySource{W: f.w, Name: string(rune('a' + i))})
 	}
 	r, err := QueryAcross(t.Context(), asked, sql, Limits{})
 	if err != nil {
@@ -29,7 +29,7 @@ func across(t *testing.T, sql string, all ...*fixture) string {
 	return lines(r)
 }
 
-func (f *fixture) ask(q Asked, sql string) string {
+func (f *fixture) ask(q QuerySource, sql string) string {
 	f.Helper()
 	q.W = f.w
 	r, err := q.Query(f.Context(), sql, Limits{})
@@ -67,7 +67,7 @@ func queryRound(t *testing.T, seed uint64) {
 		c, err := f.w.Checkpoint(CheckpointOptions{Name: fmt.Sprint("it's ", n)})
 		f.ok(err)
 		points = append(points, c.Name)
-		states[c.Name] = f.ask(Asked{}, files) + f.ask(Asked{}, tags)
+		states[c.Name] = f.ask(QuerySource{}, files) + f.ask(QuerySource{}, tags)
 		if n == 3 {
 			_, err := f.w.Restore(t.Context(), s.c, points[1+s.rng.IntN(3)], RestoreOptions{})
 			f.ok(err)
@@ -75,7 +75,7 @@ func queryRound(t *testing.T, seed uint64) {
 	}
 	s.step()
 	for at, want := range states {
-		if got := f.ask(Asked{At: at}, files) + f.ask(Asked{At: at}, tags); got != want {
+		if got := f.ask(QuerySource{At: at}, files) + f.ask(QuerySource{At: at}, tags); got != want {
 			t.Errorf("seed %d: at %s\n%s\nwant\n%s", seed, at, got, want)
 		}
 	}
@@ -101,7 +101,7 @@ func (f *fixture) sameChanges(from, to string) {
 		return s
 	}
 	bit := map[bool]int{true: 1}
-	err := Story{W: f.w}.Diff(f.Context(), holt.DiffSpec{From: from, To: to}, func(c holt.Change) error {
+	err := History{W: f.w}.Diff(f.Context(), holt.DiffSpec{From: from, To: to}, func(c holt.Change) error {
 		fmt.Fprintf(&want, "%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v|%v\n", c.Path, c.Kind, c.Type, null(string(c.From)), bit[c.Content], bit[c.Metadata],
 			c.SizeBefore, c.SizeAfter, null(c.By.Name), null(c.By.Kind), null(c.By.Run), null(c.By.Terminal))
 		return nil
@@ -109,7 +109,7 @@ func (f *fixture) sameChanges(from, to string) {
 	f.ok(err)
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	sql := "SELECT path, kind, type, old_path, content, metadata, size_before, size_after, writer, writer_kind, run, terminal FROM changes(" + quote(from) + ", " + quote(to) + ")"
-	if got := f.ask(Asked{}, sql); got != want.String() {
+	if got := f.ask(QuerySource{}, sql); got != want.String() {
 		f.Errorf("changes from %s to %s\n%s\nwant\n%s", from, to, got, want.String())
 	}
 	if got := across(f.T, sql, f); got != want.String() {
@@ -143,7 +143,7 @@ func TestChangesAsATable(t *testing.T) {
 		"SELECT c.name, x.path FROM checkpoint c, changes(c.name) x":        "one|/a\ntwo|/b\n",
 		"SELECT f.path, f.size FROM changes('one') JOIN files f USING(ino)": "/a|2\n",
 	} {
-		if got := f.ask(Asked{}, sql); got != want {
+		if got := f.ask(QuerySource{}, sql); got != want {
 			t.Errorf("%s\n got %q\nwant %q", sql, got, want)
 		}
 	}
@@ -157,11 +157,11 @@ func TestChangesAsATable(t *testing.T) {
 		if _, err := f.w.Query(t.Context(), sql, Limits{}); holt.CodeOf(err) != code {
 			t.Errorf("%s: %v", sql, err)
 		}
-		if _, err := QueryAcross(t.Context(), []Asked{{W: f.w, Name: "a"}}, sql, Limits{}); holt.CodeOf(err) != code {
+		if _, err := QueryAcross(t.Context(), []QuerySource{{W: f.w, Name: "a"}}, sql, Limits{}); holt.CodeOf(err) != code {
 			t.Errorf("across, %s: %v", sql, err)
 		}
 	}
-	if _, err := (Asked{W: f.w, At: "none"}).Query(t.Context(), "SELECT 1", Limits{}); holt.CodeOf(err) != holt.NotFound {
+	if _, err := (QuerySource{W: f.w, At: "none"}).Query(t.Context(), "SELECT 1", Limits{}); holt.CodeOf(err) != holt.NotFound {
 		t.Fatal(err)
 	}
 }
@@ -201,7 +201,7 @@ func TestQueryAcross(t *testing.T) {
 		}
 	}
 	one.checkpoint("after")
-	r, err := QueryAcross(t.Context(), []Asked{{W: one.w, Name: "now"}, {W: one.w, Name: "then", At: "start"}},
+	r, err := QueryAcross(t.Context(), []QuerySource{{W: one.w, Name: "now"}, {W: one.w, Name: "then", At: "start"}},
 		"SELECT workspace, count(*) FROM files GROUP BY 1", Limits{})
 	if err != nil || lines(r) != "now|6\nthen|5\n" {
 		t.Fatal(err, r)
@@ -224,7 +224,7 @@ func TestAcrossIsTheSame(t *testing.T) {
 		"path = '/bad' || CAST(x'ff' AS TEXT)", "path = x'2f61'", "mode = '0644'", "mode = 0644", "path = '/'", "path = ''", "path = 'a'", "NOT size", "size IN (SELECT max(size) FROM files)",
 		"dir = '/' AND name = 'a' OR size = 0", "ino = 2 OR ino > 1 AND path > '' OR path LIKE '%'"} {
 		sql := "SELECT " + filesColumns + " FROM files WHERE " + where + " ORDER BY path, ino"
-		if alone, among := f.ask(Asked{}, sql), across(t, sql, f); alone != among {
+		if alone, among := f.ask(QuerySource{}, sql), across(t, sql, f); alone != among {
 			t.Errorf("%s\nalone %s\namong %s", sql, alone, among)
 		}
 	}
@@ -247,7 +247,7 @@ func TestQueryPlans(t *testing.T) {
 		"SELECT path FROM files WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey):     "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)|SEARCH e USING PRIMARY KEY (parent=? AND name=?)",
 		"SELECT path FROM files_at WHERE path = '/a' " + strings.NewReplacer("$dir", "'/'", "$name", "'a'").Replace("AND "+pathKey):  "SEARCH e USING INDEX entry_ino (ino=?)|SEARCH main.past_dir USING COVERING INDEX past_dir_path",
 	} {
-		plan := f.ask(Asked{}, "EXPLAIN QUERY PLAN "+sql)
+		plan := f.ask(QuerySource{}, "EXPLAIN QUERY PLAN "+sql)
 		for _, step := range strings.Split(want, "|") {
 			if !strings.Contains(plan, step) {
 				t.Errorf("%s does not %s:\n%s", sql, step, plan)
@@ -306,9 +306,11 @@ func TestHostileQueries(t *testing.T) {
 	} {
 		for name, ask := range map[string]func() (holt.QueryResult, error){
 			"alone": func() (holt.QueryResult, error) { return f.w.Query(t.Context(), sql, Limits{}) },
-			"at":    func() (holt.QueryResult, error) { return Asked{W: f.w, At: "one"}.Query(t.Context(), sql, Limits{}) },
+			"at": func() (holt.QueryResult, error) {
+				return QuerySource{W: f.w, At: "one"}.Query(t.Context(), sql, Limits{})
+			},
 			"among": func() (holt.QueryResult, error) {
-				return QueryAcross(t.Context(), []Asked{{W: f.w, Name: "a"}, {W: f.w, Name: "b"}}, sql, Limits{})
+				return QueryAcross(t.Context(), []QuerySource{{W: f.w, Name: "a"}, {W: f.w, Name: "b"}}, sql, Limits{})
 			},
 		} {
 			_, err := ask()
@@ -322,7 +324,7 @@ func TestHostileQueries(t *testing.T) {
 	}
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n"
 	for _, sql := range []string{endless, endless + ", files, changes('one')", "SELECT count(*) FROM changes('one') WHERE (" + endless + ") > 0"} {
-		_, err := QueryAcross(t.Context(), []Asked{{W: f.w, Name: "a"}}, sql, Limits{Time: 20 * time.Millisecond})
+		_, err := QueryAcross(t.Context(), []QuerySource{{W: f.w, Name: "a"}}, sql, Limits{Time: 20 * time.Millisecond})
 		if holt.CodeOf(err) != holt.Timeout {
 			t.Errorf("%s: %v", sql, err)
 		}
@@ -337,7 +339,7 @@ func TestQueryBesideWriters(t *testing.T) {
 	began, done := make(chan struct{}), make(chan error)
 	go func() {
 		close(began)
-		_, err := QueryAcross(ctx, []Asked{{W: f.w, Name: "a"}},
+		_, err := QueryAcross(ctx, []QuerySource{{W: f.w, Name: "a"}},
 			"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n, files", Limits{Time: time.Hour})
 		done <- err
 	}()
@@ -359,7 +361,7 @@ func TestQueryBesideWriters(t *testing.T) {
 				return
 			default:
 			}
-			r, err := QueryAcross(t.Context(), []Asked{{W: f.w, Name: "a"}, {W: child.w, Name: "b"}},
+			r, err := QueryAcross(t.Context(), []QuerySource{{W: f.w, Name: "a"}, {W: child.w, Name: "b"}},
 				"SELECT (SELECT count(*) FROM files WHERE workspace = 'a'), (SELECT count(*) FROM changes('none') WHERE workspace = 'a'), count(*) FROM files WHERE workspace = 'b'", Limits{Time: time.Hour})
 			if got := lines(r); err != nil || !slices.Contains([]string{"0|0|30\n", "30|30|30\n"}, got) {
 				seen <- fmt.Errorf("half a restore: %s, %v", got, err)

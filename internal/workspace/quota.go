@@ -59,7 +59,7 @@ func (t *Tree) overQuota(o *op, data []byte) error {
 }
 
 // covered returns how many bytes of a range are stored.
-func (t *Tree) covered(ino Ino, off, n int64) (sum int64) {
+func (t *memory) covered(ino Ino, off, n int64) (sum int64) {
 	in := t.inodes.m[ino]
 	if in == nil || in.file == nil {
 		return 0

@@ -99,13 +99,13 @@ func TestQuotaCrowds(t *testing.T) {
 	const apart = 64
 	var err error
 	wrote := 0
-	for err == nil && wrote <= 2*mostCrowd {
+	for err == nil && wrote <= 2*mostBlockExtents {
 		if _, err = f.t.Write(f.c, in, int64(wrote)*apart, []byte("x")); err == nil {
 			wrote++
 		}
 	}
-	if f.want(err, syscall.EDQUOT); wrote != mostCrowd {
-		t.Errorf("a block got %d extents, want %d", wrote, mostCrowd)
+	if f.want(err, syscall.EDQUOT); wrote != mostBlockExtents {
+		t.Errorf("a block got %d extents, want %d", wrote, mostBlockExtents)
 	}
 	const punch = FallocPunchHole | FallocKeepSize
 	f.want(f.t.Fallocate(f.c, in, 0, apart, punch), syscall.EDQUOT)

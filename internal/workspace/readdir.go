@@ -56,7 +56,7 @@ func (t *Tree) ReadDir(c Caller, ino Ino, cookie uint64, plus bool, fn func(DirE
 		l.below = d.dir.readBelow
 	}
 	err = l.run(max(cookie, cookieDotDot) - cookieDotDot)
-	t.tidy()
+	t.inodes.tidy()
 	return err
 }
 
@@ -142,7 +142,7 @@ func (l *listing) emit(name string, e dentry) bool {
 	if l.plus {
 		in, err := l.t.get(e.ino)
 		if err != nil {
-			l.err = l.t.lost(l.d, name, err)
+			l.err = l.t.missingInode(l.d, name, err)
 			return false
 		}
 		de.Attr = in.attr()

@@ -39,7 +39,7 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 		_ = os.Remove(own) // of when it had one
 	}
 	if full(err) {
-		err = spare.spend(func() error { x, err = openIndex(dir); return err })
+		err = spare.release(func() error { x, err = openIndex(dir); return err })
 	}
 	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) || lost {
 		x, err = freshIndex(dir, j, err, opt)
@@ -47,27 +47,29 @@ func openTree(dir string, opt Options, create bool) (_ *Tree, err error) {
 	if err != nil {
 		return nil, errors.Join(diskError("open workspace", err), j.Close())
 	}
-	t := &Tree{dir: dir, opt: opt, log: opt.Log, journal: j, index: x, reserve: spare, wake: make(chan struct{}, 1), sealed: make(chan struct{}, 1),
-		merging: make(chan struct{}, 1), glances: make(chan struct{}, mostGlances)}
+	t := &Tree{dir: dir, memory: memory{opt: opt, log: opt.Log, index: x}, journal: j, reserve: spare, wake: make(chan struct{}, 1),
+		mergeSemaphore: make(chan struct{}, 1), briefReads: make(chan struct{}, mostBriefReads)}
+	t.packer.t, t.packer.wake = t, make(chan struct{}, 1)
+	t.write = t.flushHeld
 	t.flushed = sync.NewCond(&t.mu)
-	t.settling = settleFork(dir, x.db)
+	t.indexSync = syncForkIndex(dir, x.db)
 	defer func() {
 		if err != nil {
-			_ = t.settling.wait()
+			_ = t.indexSync.wait()
 			err = errors.Join(err, t.index.close(), j.Close())
 		}
 	}()
 	if err := t.recover(); err != nil {
 		return nil, err
 	}
-	if err := t.findPacked(context.Background()); err != nil {
+	if err := t.packer.findPacked(context.Background()); err != nil {
 		return nil, diskError("open workspace", err)
 	}
-	t.reserve.take()
+	t.reserve.reclaim()
 	if create {
 		err = t.format()
 	} else if t.count.NextIno == uint64(Root) {
-		err = holt.Errorf(holt.Corrupt, "open workspace: the journal in %s holds no record", dir)
+		err = holt.Errorf(holt.Corrupt, "open workspace: the journal in %s is empty", dir)
 	}
 	if err != nil {
 		return nil, err
@@ -90,8 +92,8 @@ func freshIndex(dir string, j *journal.Journal, why error, opt Options) (*index,
 			}
 			return openIndex(dir)
 		}
-		return nil, holt.Errorf(holt.Corrupt, "open workspace: its index is damaged, and segments it could be rebuilt from are gone: %w", why).
-			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+		return nil, holt.Errorf(holt.Corrupt, "open workspace: the index is damaged and cannot be rebuilt, because journal segments are missing: %w", why).
+			WithHint("restore the workspace's directory from a backup; nothing in it was changed")
 	}
 	opt.Log.Warn("index is put aside and rebuilt from the journal", "reason", why)
 	if err := putIndexAside(dir); err != nil {
@@ -164,8 +166,8 @@ func (t *Tree) recover() error {
 		} else if ok, err = t.trusted(); found && ok && err == nil {
 			return t.replay()
 		}
-		return holt.Errorf(holt.Corrupt, "open workspace: the index does not fit the journal, and segments it could be rebuilt from are gone").
-			WithHint("restore the workspace's directory from a copy; nothing in it was changed")
+		return holt.Errorf(holt.Corrupt, "open workspace: the index does not match the journal and cannot be rebuilt, because journal segments are missing").
+			WithHint("restore the workspace's directory from a backup; nothing in it was changed")
 	}
 	t.log.Warn("index is rebuilt from the journal")
 	if err := t.index.wipe(); err != nil {
@@ -197,9 +199,9 @@ func (t *Tree) trusted() (bool, error) {
 }
 
 // reset empties the memory and loads what is always there.
-func (t *Tree) reset() (err error) {
-	t.inodes = inodeCache{m: map[Ino]*inode{}, counts: map[Ino]uint32{}}
-	t.writers, t.entries, t.extents, t.values, t.batch = map[Writer]uint32{}, 0, 0, 0, newBatch(dirtyA)
+func (t *memory) reset() (err error) {
+	t.inodes = newInodeCache(t.opt)
+	t.writers, t.batch = map[Writer]uint32{}, newBatch(dirtyA)
 	t.indexedSegment = 0
 	if t.count, err = t.index.counters(); err != nil {
 		return err
@@ -238,10 +240,10 @@ func (t *Tree) replay() error {
 			return fmt.Errorf("record at %v: %w", rec.Pos, err)
 		}
 		if rec.Pos < applied {
-			t.harvest(&o, rec)
+			t.rememberReply(&o, rec)
 			return nil
 		}
-		if n++; (n%t.opt.FlushOps == 0 || t.crammed()) && len(t.parts) == 0 {
+		if n++; (n%t.opt.FlushOps == 0 || t.dirtyFull()) && len(t.parts) == 0 {
 			if err := t.flush(); err != nil {
 				return err
 			}
@@ -249,7 +251,7 @@ func (t *Tree) replay() error {
 		if err := t.apply(&o, rec); err != nil {
 			return fmt.Errorf("record at %v: %w: %w", rec.Pos, errApply, err)
 		}
-		t.noted(&o, rec)
+		t.afterApply(&o, rec)
 		return nil
 	})
 	t.parts = nil

@@ -12,51 +12,41 @@ func (t *Tree) Rename(c Caller, oldParent Ino, oldName string, newParent Ino, ne
 			return err
 		}
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
-	from, err := t.getDir(oldParent)
-	if err != nil {
-		return err
-	}
-	to, err := t.getDir(newParent)
-	if err != nil {
-		return err
-	}
-	in, err := t.victim(from, oldName)
-	if err != nil {
-		return err
-	}
-	if in == nil || to.nlink == 0 {
-		return syscall.ENOENT
-	}
-	victim, err := t.victim(to, newName)
-	if err != nil {
-		return err
-	}
-	if err := t.allowRename(from, to, in, victim, flags); err != nil {
-		return err
-	}
-	if in == victim {
-		return nil // two names of one inode, or one name: nothing happens (rename(2))
-	}
-	if err := t.allowPaths(from, to, in, victim, oldName, newName, flags); err != nil {
-		return err
-	}
-	o, err := t.record(opRename, c)
-	if err != nil {
-		return err
-	}
-	o.parent, o.name, o.other, o.name2, o.mask = oldParent, oldName, newParent, newName, flags
-	if victim != nil && flags&RenameExchange == 0 && t.lastName(victim) {
-		o.mask |= opFlagFree
-	}
-	return t.commit(&o, nil, nil)
+	return t.mutate(c, func() error {
+		from, err := t.getDir(oldParent)
+		if err != nil {
+			return err
+		}
+		to, err := t.getDir(newParent)
+		if err != nil {
+			return err
+		}
+		in, err := t.victim(from, oldName)
+		if err != nil {
+			return err
+		}
+		if in == nil || to.nlink == 0 {
+			return syscall.ENOENT
+		}
+		victim, err := t.victim(to, newName)
+		if err != nil {
+			return err
+		}
+		if err := t.allowRename(from, to, in, victim, flags); err != nil {
+			return err
+		}
+		if in == victim {
+			return nil // two names of one inode, or one name: nothing happens (rename(2))
+		}
+		if err := t.allowPaths(from, to, in, victim, oldName, newName, flags); err != nil {
+			return err
+		}
+		o := op{kind: opRename, parent: oldParent, name: oldName, other: newParent, name2: newName, mask: flags}
+		if victim != nil && flags&RenameExchange == 0 && t.lastName(victim) {
+			o.mask |= opFlagFree
+		}
+		return t.perform(c, o)
+	})
 }
 
 func (t *Tree) allowRename(from, to, in, victim *inode, flags uint32) error {

@@ -19,10 +19,10 @@ import (
 // once there is some. Workspaces of one disk share one, and while it is given
 // back none of them stores more.
 type Reserve struct {
-	path  string
-	mu    sync.Mutex  // held while the file is made or removed
-	given atomic.Bool // the file is not there
-	share int64       // see reserveShare
+	path     string
+	mu       sync.Mutex  // held while the file is made or removed
+	released atomic.Bool // the file is not there
+	share    int64       // see reserveShare
 }
 
 // reserveSize is enough for the records of some 100,000 deletions and for
@@ -38,28 +38,28 @@ const reserveShare = reserveSize / 4
 // that is opened with it makes the file.
 func NewReserve(path string) *Reserve {
 	r := &Reserve{path: path, share: reserveShare}
-	r.given.Store(true)
+	r.released.Store(true)
 	return r
 }
 
-// spend gives the room back, if there is any, for what has none, and does that
+// release gives the room back, if there is any, for what has none, and does that
 // again: nobody takes the room in between.
-func (r *Reserve) spend(again func() error) error {
+func (r *Reserve) release(again func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.given.Store(true)
+	r.released.Store(true)
 	_ = os.Remove(r.path) // or somebody else spent it
 	return again()
 }
 
-// take makes the file if it is not there, and says whether it is now.
-func (r *Reserve) take() bool {
+// reclaim makes the file if it is not there, and says whether it is now.
+func (r *Reserve) reclaim() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.given.Load() {
-		r.given.Store(!r.make())
+	if r.released.Load() {
+		r.released.Store(!r.make())
 	}
-	return !r.given.Load()
+	return !r.released.Load()
 }
 
 func (r *Reserve) make() bool {
@@ -87,29 +87,29 @@ func full(err error) bool {
 // room, and for what a mount needs to begin; until it could be taken again
 // there is none for others, nor for who has had their share.
 func (t *Tree) append(o *op, table, data []byte) (journal.Ref, error) {
-	gives := o.gives(t.inodes.m[o.ino])
-	if !t.reserve.given.Load() {
-		t.spent = 0
-	} else if (!gives || t.spent >= t.reserve.share) && !t.reserve.take() {
+	gives := o.freesSpace(t.inodes.m[o.ino])
+	if !t.reserve.released.Load() {
+		t.reserveUsed = 0
+	} else if (!gives || t.reserveUsed >= t.reserve.share) && !t.reserve.reclaim() {
 		return journal.Ref{}, syscall.ENOSPC
 	}
 	ref, err := t.journal.Append(t.metaBuf, table, data)
 	if gives && full(err) {
-		if !t.reserve.given.Load() {
+		if !t.reserve.released.Load() {
 			t.log.Warn("disk is full: the reserve is used for deletions")
 		}
-		err = t.reserve.spend(func() error { ref, err = t.journal.Append(t.metaBuf, table, data); return err })
+		err = t.reserve.release(func() error { ref, err = t.journal.Append(t.metaBuf, table, data); return err })
 	}
-	if t.spent += int64(ref.End - ref.Pos); full(err) || t.reserve.given.Load() {
-		t.tight.Store(true)
-		t.wakePacker()
+	if t.reserveUsed += int64(ref.End - ref.Pos); full(err) || t.reserve.released.Load() {
+		t.packer.full.Store(true)
+		t.packer.kick()
 	}
 	return ref, err
 }
 
-// gives tells whether an operation may use the reserve. Of one that takes bytes
+// freesSpace tells whether an operation may use the reserve. Of one that takes bytes
 // away these are loaded: a hole has none.
-func (o *op) gives(in *inode) bool {
+func (o *op) freesSpace(in *inode) bool {
 	switch o.kind {
 	case opUnlink, opFree, opEnd, opDelXattr, opBegin, opInit, opWriter, opDropCheckpoint:
 		return true

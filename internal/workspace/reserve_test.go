@@ -37,7 +37,7 @@ func TestFullDisk(t *testing.T) {
 	f.ok(os.Remove(ballast))
 	f.ok(f.w.Flush()) // the flusher may have been about to give the reserve back
 	f.put("new", string(data))
-	if _, err := os.Stat(filepath.Join(f.dir, "reserve")); err != nil || f.t.reserve.given.Load() {
+	if _, err := os.Stat(filepath.Join(f.dir, "reserve")); err != nil || f.t.reserve.released.Load() {
 		t.Fatal(err)
 	}
 }
@@ -218,7 +218,7 @@ func TestReserveOfAGuest(t *testing.T) {
 	f.ok(size(sparse, 1<<30))
 	// No reserve can be made from here on, as on a full disk.
 	f.ok(os.RemoveAll(place))
-	reserve.given.Store(true)
+	reserve.released.Store(true)
 
 	f.want(punch(empty, 0, 4096), syscall.ENOSPC)
 	f.want(punch(sparse, 1<<20, 1<<20), syscall.ENOSPC)

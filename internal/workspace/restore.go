@@ -48,7 +48,7 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 	if err != nil {
 		return Report{}, err
 	}
-	build := func(tx *db.Tx) (*goal, Report, error) {
+	build := func(tx *db.Tx) (*plan, Report, error) {
 		d, err := difference(tx, snapshot{nowVersion, 1 << 62}, snapshot{int64(target.version), target.nextIno}, w.tree.opt.mostDifferent)
 		if err != nil {
 			return nil, Report{}, err
@@ -57,33 +57,33 @@ func (w *Workspace) Restore(ctx context.Context, c Caller, ref string, opt Resto
 		if err != nil {
 			return nil, Report{}, err
 		}
-		s := &scope{t: w.tree, d: d, paths: paths}
-		g, err := s.goal()
+		s := &restorePlanner{d: d, paths: paths, next: Ino(w.tree.count.NextIno)}
+		g, err := s.plan()
 		return g, Report{Changes: changes}, err
 	}
-	what := turning{reason: "before restore of " + target.Name, build: build}
+	what := atomicChange{reason: "before restore of " + target.Name, build: build}
 	if len(paths) == 0 {
 		what.head = target.ID
 	} else {
 		what.look = func(tx *db.Tx) error {
-			return had(paths, Live, point{tx, nowVersion}, target.Name, point{tx, int64(target.version)})
+			return requirePaths(paths, Live, point{tx, nowVersion}, target.Name, point{tx, int64(target.version)})
 		}
 	}
 	return w.change(ctx, c, opt.DryRun, what)
 }
 
-// turning is a change of the present that happens at once.
-type turning struct {
+// atomicChange is a change of the present that happens as a whole or not at all.
+type atomicChange struct {
 	reason string                              // of the checkpoint that is taken first
 	head   CheckpointID                        // what the present descends from then; 0: what it did before
 	look   func(*db.Tx) error                  // may refuse before that checkpoint; may be nil
-	build  func(*db.Tx) (*goal, Report, error) // works out what is to be
+	build  func(*db.Tx) (*plan, Report, error) // works out what is to be
 }
 
-// change works out a goal and reaches it: the present is checkpointed, and the
-// parts happen with everything else standing still.
-func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what turning) (report Report, err error) {
-	if err := w.Flush(); err != nil { // so that little is left to do with everything standing still
+// change makes a plan and carries it out: the present is checkpointed, and no
+// other operation runs while the parts are applied.
+func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what atomicChange) (report Report, err error) {
+	if err := w.Flush(); err != nil { // so that little is left to write while all other operations wait
 		return Report{}, diskError("change workspace", err)
 	}
 	t := w.tree
@@ -97,31 +97,31 @@ func (w *Workspace) change(ctx context.Context, c Caller, dryRun bool, what turn
 		})
 		return report, err
 	}
-	defer w.Beside()()
-	stale, report, err := t.turn(ctx, c, what)
+	defer w.BeginDirectChange()()
+	stale, report, err := t.changeAtomically(ctx, c, what)
 	if len(stale) > 0 { // it has happened, whatever the error
 		w.announce(stale)
 	}
 	return report, err
 }
 
-func (what turning) refuses(tx *db.Tx) error {
+func (what atomicChange) refuses(tx *db.Tx) error {
 	if what.look == nil {
 		return nil
 	}
 	return what.look(tx)
 }
 
-// turn is change without the announcement.
-func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale, report Report, err error) {
+// changeAtomically is change without the announcement.
+func (t *Tree) changeAtomically(ctx context.Context, c Caller, what atomicChange) (stale []Stale, report Report, err error) {
 	t.flushMu.Lock()
 	defer t.flushMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.accepts(); err != nil {
+	if err := t.writable(); err != nil {
 		return nil, Report{}, diskError("change workspace", err)
 	}
-	defer t.tidy()
+	defer t.inodes.tidy()
 	if what.look != nil {
 		if err := t.flushHeld(); err != nil {
 			return nil, Report{}, diskError("change workspace", err)
@@ -134,7 +134,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 	if err != nil {
 		return nil, Report{}, err
 	}
-	end, err := t.record(opTurn, Caller{Writer: c.Writer})
+	end, err := t.record(opPartsEnd, Caller{Writer: c.Writer})
 	if err == nil {
 		err = t.flushHeld()
 	}
@@ -147,7 +147,7 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 			return err
 		}
 		report = r
-		p, err := t.plan(g)
+		p, err := newPlanEncoder(t, g)
 		if err != nil {
 			return err
 		}
@@ -170,11 +170,11 @@ func (t *Tree) turn(ctx context.Context, c Caller, what turning) (stale []Stale,
 		}
 		return stale, Report{}, err
 	}
-	return compact(stale), report, nil
+	return unique(stale), report, nil
 }
 
-// compact sorts notices and drops repeated ones.
-func compact(all []Stale) []Stale {
+// unique sorts notices and drops repeated ones.
+func unique(all []Stale) []Stale {
 	seen := make(map[Stale]bool, len(all))
 	return slices.DeleteFunc(all, func(s Stale) bool {
 		was := seen[s]

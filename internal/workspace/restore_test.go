@@ -175,7 +175,7 @@ func TestRestorePaths(t *testing.T) {
 	}
 	f.ok(f.unlink("other/b"))
 	f.ok(f.rmdir("other"))
-	for _, want := range []string{"is not there now", "is another now"} {
+	for _, want := range []string{"no longer exists", "has been replaced"} {
 		if want == "is another now" {
 			f.mkdir("other")
 		}

@@ -16,12 +16,12 @@ import (
 
 // applyFork makes the tree what it was at a checkpoint, in a workspace of its
 // own: nothing came after, and no mount is open but those that go on here.
-func (t *Tree) applyFork(o *op) error {
-	c, ok := t.checkpointByID(CheckpointID(o.n))
+func (t *memory) applyFork(o *op) error {
+	c, ok := t.checkpoints.byID(CheckpointID(o.n))
 	if !ok || len(o.blob) != len(ID{}) || len(t.lineage) == 0 {
 		return fmt.Errorf("%w: fork of checkpoint %d", errApply, o.n)
 	}
-	if err := t.flushHeld(); err != nil {
+	if err := t.write(); err != nil {
 		return err
 	}
 	err := t.index.db.Write(context.Background(), func(tx *db.Tx) error { return revert(tx, c) })
@@ -38,8 +38,8 @@ func (t *Tree) applyFork(o *op) error {
 	l := append([]Ancestor{}, t.lineage...)
 	from := &l[len(l)-1]
 	from.Name, from.Checkpoint, from.CheckpointName, from.ForkedAt, from.nextIno = o.name, c.ID, c.Name, time.Unix(0, o.time).UTC(), c.nextIno
-	t.become(append(l, Ancestor{ID: ID(o.blob)}))
-	if err := t.goOn(o.blob2); err != nil {
+	t.setLineage(append(l, Ancestor{ID: ID(o.blob)}))
+	if err := t.reopenMounts(o.blob2); err != nil {
 		return fmt.Errorf("%w: fork of checkpoint %s: %w", errApply, c.Name, err)
 	}
 	if len(t.epochs) == 0 || t.count.Stale > c.version+1 { // it was told of everything then

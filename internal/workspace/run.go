@@ -25,8 +25,8 @@ func (w *Workspace) BeginRun(run string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before run " + run, Run: run}, IfChanged: true})
 }
 
-// BeginStretch is BeginRun for a stretch of work, which begins in the terminal of a name.
-func (w *Workspace) BeginStretch(stretch holt.StretchID, terminal string) (Checkpoint, error) {
+// BeginSession is BeginRun for a stretch of work, which begins in the terminal of a name.
+func (w *Workspace) BeginSession(stretch holt.StretchID, terminal string) (Checkpoint, error) {
 	return w.Checkpoint(CheckpointOptions{CheckpointNote: CheckpointNote{Auto: true, Reason: "before work in terminal " + terminal, Run: string(stretch)}, IfChanged: true})
 }
 
@@ -38,8 +38,8 @@ func (w *Workspace) EndRun(ctx context.Context, run string, flushed bool) (c Che
 	return w.end(ctx, run, "after run "+run, flushed)
 }
 
-// EndStretch is EndRun for a stretch of work in the terminal of a name.
-func (w *Workspace) EndStretch(ctx context.Context, stretch holt.StretchID, terminal string, flushed bool) (c Checkpoint, ok bool, err error) {
+// EndSession is EndRun for a stretch of work in the terminal of a name.
+func (w *Workspace) EndSession(ctx context.Context, stretch holt.StretchID, terminal string, flushed bool) (c Checkpoint, ok bool, err error) {
 	return w.end(ctx, string(stretch), "after work in terminal "+terminal+", "+string(stretch), flushed)
 }
 
@@ -48,7 +48,7 @@ func (w *Workspace) end(ctx context.Context, run, reason string, flushed bool) (
 		return Checkpoint{}, false, diskError("end run", err)
 	}
 	_, generation := w.tree.generations()
-	err = w.tree.glance(ctx, func(tx *db.Tx) error {
+	err = w.tree.readBriefly(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM writer w JOIN version v ON v.writer = w.id WHERE w.run = ?1 AND v.generation >= ?2 LIMIT 1",
 			[]any{run, int64(generation)}, func(*db.Row) error { ok = true; return nil })
 	})
@@ -113,7 +113,7 @@ func (t *Tree) generations() ([]Checkpoint, uint64) {
 // the one that is open.
 func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint64) (*runWindow, error) {
 	if run == "" {
-		return nil, holt.Errorf(holt.InvalidArgument, "no run is named").WithHint("name one by its id, as the column run of files does")
+		return nil, holt.Errorf(holt.InvalidArgument, "no run is given").WithHint("give a run id; the column run of the view files has them")
 	}
 	win := &runWindow{run: run, versions: map[uint32]bool{}}
 	first, last := uint64(0), uint64(0)
@@ -145,14 +145,14 @@ func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint
 		win.after, known = closes(last)
 	}
 	if !known {
-		return nil, holt.Errorf(holt.Conflict, "what %s changed is no longer known exactly: a checkpoint around it was deleted", run).
-			WithHint("restore paths from the checkpoints that are left")
+		return nil, holt.Errorf(holt.Conflict, "the changes of %s are no longer known exactly: the checkpoint before or after it was deleted", run).
+			WithHint("restore paths from a remaining checkpoint")
 	}
 	return win, nil
 }
 
-// certain refuses a window in which it is not known of all changes who made them.
-func (win *runWindow) certain(tx *db.Tx) error {
+// requireKnownWriters refuses a window in which it is not known of all changes who made them.
+func (win *runWindow) requireKnownWriters(tx *db.Tx) error {
 	last := int64(nowVersion)
 	if win.after.ID != 0 {
 		last = int64(win.after.version)
@@ -161,8 +161,8 @@ func (win *runWindow) certain(tx *db.Tx) error {
 	err := tx.Query("SELECT 1 FROM version WHERE writer = ?1 AND id > ?2 AND id <= ?3 LIMIT 1", []any{int64(writerUnknown), int64(win.before.version), last},
 		func(*db.Row) error { unknown = true; return nil })
 	if err == nil && unknown {
-		err = holt.Errorf(holt.Conflict, "what %s changed is not known exactly: too many changes of several writers took turns, without a checkpoint between them", win.run).
-			WithHint("restore paths from the checkpoint before it")
+		err = holt.Errorf(holt.Conflict, "the changes of %s are not known exactly: several writers changed the same files too often between two checkpoints", win.run).
+			WithHint("restore paths from the checkpoint before the run")
 	}
 	return err
 }
@@ -188,9 +188,9 @@ func (win *runWindow) receipt() (Receipt, error) {
 	return r, err
 }
 
-// LastWork returns the run that changed something last or, if any are named, the
+// LastRun returns the run that changed something last or, if any are named, the
 // stretch of work in one of these terminals. NotFound if there is none.
-func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
+func (w *Workspace) LastRun(ctx context.Context, terminals ...holt.TerminalID) (run string, err error) {
 	if err := w.Flush(); err != nil {
 		return "", diskError("look at runs", err)
 	}
@@ -204,10 +204,10 @@ func (w *Workspace) LastWork(ctx context.Context, terminals ...holt.TerminalID) 
 			func(r *db.Row) error { run = r.Text(0); return nil })
 	})
 	if err == nil && run == "" {
-		err = holt.Errorf(holt.NotFound, "no run changed anything here").
-			WithHint("what was done in a terminal is named by the terminal's name; changes of people are taken back by a restore")
+		err = holt.Errorf(holt.NotFound, "no run changed anything in this workspace").
+			WithHint("give a terminal's name to undo work in a terminal; use a restore to undo other changes")
 		if len(terminals) > 0 {
-			err = holt.Errorf(holt.NotFound, "that terminal changed nothing here").WithHint("holt workspace checkpoints lists what did")
+			err = holt.Errorf(holt.NotFound, "the terminal changed nothing in this workspace").WithHint("holt workspace checkpoints lists runs and terminals that changed files")
 		}
 	}
 	return run, err

@@ -2,9 +2,9 @@ package workspace
 
 import "syscall"
 
-// mostStride is how many extents one record may take out or copy, and one
+// mostRangeExtents is how many extents one record may take out or copy, and one
 // Lseek may look at: mu is held all the while.
-const mostStride = 10_000
+const mostRangeExtents = 10_000
 
 // Lseek finds data or a hole at or after off. ENXIO past the end. Holes that
 // come after very many extents are not looked for: the end counts as the next.
@@ -21,7 +21,7 @@ func (t *Tree) Lseek(ino Ino, off int64, whence uint32) (int64, error) {
 	if off < 0 || off >= in.size {
 		return 0, syscall.ENXIO
 	}
-	defer t.tidy()
+	defer t.inodes.tidy()
 	if whence == SeekHole {
 		return t.seekHole(in, off)
 	}
@@ -41,7 +41,7 @@ func (t *Tree) Lseek(ino Ino, off int64, whence uint32) (int64, error) {
 }
 
 func (t *Tree) seekHole(in *inode, off int64) (int64, error) {
-	for looked := 0; looked < mostStride && off < in.size; {
+	for looked := 0; looked < mostRangeExtents && off < in.size; {
 		if err := t.load(in, off, off+1); err != nil {
 			return 0, err
 		}
@@ -94,10 +94,10 @@ func (t *Tree) nextWindow(in *inode, number int64) (*window, error) {
 	return &f.windows[i], nil
 }
 
-// stride returns how far one may go from lo towards hi, or with back from hi
+// boundedRange returns how far one may go from lo towards hi, or with back from hi
 // towards lo, without meeting many more than most extents. Only rows of
 // a window that is dirty can make it more: MaxDirty bounds those.
-func (t *Tree) stride(in *inode, lo, hi int64, most int, back bool) (int64, error) {
+func (t *Tree) boundedRange(in *inode, lo, hi int64, most int, back bool) (int64, error) {
 	all := hi
 	if back {
 		all = lo
@@ -127,12 +127,12 @@ func (t *Tree) stride(in *inode, lo, hi int64, most int, back bool) (int64, erro
 	return off, nil
 }
 
-// thin makes lo..hi of a file a hole, from its end on and a piece at a time,
-// until what is left of it is little enough for the one record of the
-// operation c asks for. Between the pieces others have their turn.
-func (t *Tree) thin(c Caller, ino Ino, lo, hi int64) error {
+// punchAhead makes lo..hi of a file a hole, from its end backwards and a piece at a
+// time, until the rest fits the one record of the operation that c asks for. Other
+// operations run between the pieces.
+func (t *Tree) punchAhead(c Caller, ino Ino, lo, hi int64) error {
 	for {
-		at, err := t.thinOnce(c, ino, lo, hi)
+		at, err := t.punchPiece(c, ino, lo, hi)
 		if err != nil || at <= lo {
 			return err
 		}
@@ -140,15 +140,15 @@ func (t *Tree) thin(c Caller, ino Ino, lo, hi int64) error {
 	}
 }
 
-// thinOnce takes out one piece and returns where it began; lo if none need be.
-func (t *Tree) thinOnce(c Caller, ino Ino, lo, hi int64) (int64, error) {
+// punchPiece takes out one piece and returns where it began; lo if none need be.
+func (t *Tree) punchPiece(c Caller, ino Ino, lo, hi int64) (int64, error) {
 	done, err := t.enter(c)
 	if err != nil {
 		return 0, err
 	}
 	defer t.leave()
 	in, err := t.get(ino)
-	if done != nil || err != nil || !in.isFile() || in.alloc <= mostStride {
+	if done != nil || err != nil || !in.isFile() || in.alloc <= mostRangeExtents {
 		return lo, nil // nothing to do, or the operation will say what is wrong
 	}
 	if in, err = t.getFile(ino, 0, 0); err != nil {
@@ -157,7 +157,7 @@ func (t *Tree) thinOnce(c Caller, ino Ino, lo, hi int64) (int64, error) {
 	if hi = min(hi, in.size); lo >= hi {
 		return lo, nil
 	}
-	at, err := t.stride(in, lo, hi, mostStride, true)
+	at, err := t.boundedRange(in, lo, hi, mostRangeExtents, true)
 	if err != nil || at <= lo {
 		return lo, err
 	}

@@ -18,7 +18,7 @@ func TestHugeFiles(t *testing.T) {
 	}
 	for _, evicted := range cases {
 		f := newFixture(t, quiet(Options{CacheExtents: 100}))
-		pieces := strides*mostStride + 500
+		pieces := strides*mostRangeExtents + 500
 		const apart = 1100 // no block is crowded
 		a := f.put("f", "")
 		for i := range pieces {
@@ -31,7 +31,7 @@ func TestHugeFiles(t *testing.T) {
 		forget := func() {
 			if evicted {
 				f.ok(f.w.Flush())
-				f.t.tidy()
+				f.t.inodes.tidy()
 			}
 		}
 		forget()
@@ -55,7 +55,7 @@ func TestHugeFiles(t *testing.T) {
 		forget()
 		b := f.put("copy", "")
 		n, err := f.t.CopyRange(f.c, a.Ino, 0, b.Ino, 0, 1<<30)
-		if err != nil || n != crowd*apart {
+		if err != nil || n != compactAt*apart {
 			t.Fatal(n, err)
 		}
 		forget()
@@ -70,7 +70,7 @@ func TestHugeFiles(t *testing.T) {
 		if got := f.get("f"); got != "1234" {
 			t.Fatalf("%q", got)
 		}
-		if s := f.w.Stat(); s.Allocated != 4+8*crowd {
+		if s := f.w.Stat(); s.Allocated != 4+8*compactAt {
 			t.Fatal(s.Allocated)
 		}
 		if _, err = f.t.Lseek(a.Ino, 4, SeekData); err != syscall.ENXIO {
@@ -83,7 +83,7 @@ func TestHugeFiles(t *testing.T) {
 // extents: what a change costs under the lock is bounded with them.
 func TestCrowdedBlocks(t *testing.T) {
 	t.Parallel()
-	const most = 2*crowd + 8 // of a block
+	const most = 2*compactAt + 8 // of a block
 	f := newFixture(t, quiet(Options{}))
 	content := make([]byte, 2*chunk)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -95,7 +95,7 @@ func TestCrowdedBlocks(t *testing.T) {
 		return n
 	}
 	seen := 0
-	for i := range 12 * crowd {
+	for i := range 12 * compactAt {
 		off := int64(rng.IntN(chunk / 8)) // of a small place, where many meet
 		switch i % 3 {
 		case 0:
@@ -112,7 +112,7 @@ func TestCrowdedBlocks(t *testing.T) {
 		}
 		seen = max(seen, count(a.Ino), count(b.Ino))
 	}
-	if seen < crowd/2 || seen > most {
+	if seen < compactAt/2 || seen > most {
 		t.Errorf("a block held %d extents, want at most %d", seen, most)
 	}
 	if f.get("a") != string(content) || f.get("b") != string(other) {

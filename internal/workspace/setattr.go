@@ -16,38 +16,29 @@ func (t *Tree) SetAttr(c Caller, ino Ino, set SetAttrs) (Attr, error) {
 		return Attr{}, syscall.EFBIG
 	}
 	if set.Mask&SetSize != 0 {
-		if err := t.thin(c, ino, set.Size, maxSize); err != nil {
+		if err := t.punchAhead(c, ino, set.Size, maxSize); err != nil {
 			return Attr{}, err
 		}
 	}
-	done, err := t.enter(c)
-	if err != nil {
-		return Attr{}, err
-	}
-	defer t.leave()
-	if done != nil {
-		return t.again(done)
-	}
-	in, err := t.get(ino)
-	if err != nil {
-		return Attr{}, err
-	}
-	if set.Mask&SetSize != 0 {
-		// What is cut off must be known.
-		if in, err = t.getFile(ino, min(set.Size, in.size), in.size); err != nil {
-			return Attr{}, err
+	return t.mutateInode(c, func() (*inode, error) {
+		in, err := t.get(ino)
+		if err != nil {
+			return nil, err
 		}
-	}
-	o, err := t.record(opSetAttr, c)
-	if err != nil {
-		return Attr{}, err
-	}
-	o.ino = ino
-	fillSet(&o, in, set, c)
-	if err := t.commit(&o, nil, nil); err != nil {
-		return Attr{}, err
-	}
-	return in.attr(), nil
+		if set.Mask&SetSize != 0 {
+			// What is cut off must be known.
+			if in, err = t.getFile(ino, min(set.Size, in.size), in.size); err != nil {
+				return nil, err
+			}
+		}
+		o, err := t.record(opSetAttr, c)
+		if err != nil {
+			return nil, err
+		}
+		o.ino = ino
+		fillSet(&o, in, set, c)
+		return in, t.commit(&o, nil, nil)
+	})
 }
 
 // fillSet decides what a SetAttr does, so that the record says it all.

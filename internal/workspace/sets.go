@@ -84,9 +84,9 @@ func (p point) inodesOf(inos []Ino) (map[Ino]*inodeRow, error) {
 	})
 }
 
-// warm loads inodes into the cache, and returns those that are not there. The
+// preload loads inodes into the cache, and returns those that are not there. The
 // index, at p, must say what memory does.
-func (t *Tree) warm(p point, inos []Ino) (absent map[Ino]bool, err error) {
+func (t *memory) preload(p point, inos []Ino) (absent map[Ino]bool, err error) {
 	absent = map[Ino]bool{}
 	for _, ino := range inos {
 		if t.inodes.m[ino] == nil {
@@ -102,7 +102,7 @@ func (t *Tree) warm(p point, inos []Ino) (absent map[Ino]bool, err error) {
 		}
 		if row.target != "" {
 			in.extra = &extra{held: len(row.target), target: row.target}
-			t.values += in.extra.held
+			t.inodes.values += in.extra.held
 		}
 		t.inodes.add(in)
 		in.touch()

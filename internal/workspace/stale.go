@@ -11,7 +11,7 @@ import (
 
 // StaleSince tells what a kernel may no longer believe that saw the workspace
 // as it was at a checkpoint: a machine that was paused then and is to go on
-// with the present, say. It costs what changed. Whoever made a change, it is told:
+// with the present, say. It costs what changed. It includes changes that the kernel made itself:
 // a notice too many does no harm.
 func (w *Workspace) StaleSince(ctx context.Context, ref string) (all []Stale, err error) {
 	c, err := w.FindCheckpoint(ref)
@@ -38,7 +38,7 @@ func (w *Workspace) staleBetween(ctx context.Context, from, to string) (all []St
 		}
 		return nil
 	})
-	return once(all), err
+	return distinct(all), err
 }
 
 // staleInode is what an inode makes stale that changes under its names: of a seed the
@@ -50,7 +50,7 @@ func staleInode(ino Ino) []Stale {
 	return []Stale{{Ino: ino}}
 }
 
-func once(all []Stale) []Stale {
+func distinct(all []Stale) []Stale {
 	slices.SortFunc(all, func(a, b Stale) int { return cmp.Or(cmp.Compare(a.Ino, b.Ino), cmp.Compare(a.Name, b.Name)) })
 	return slices.Compact(all)
 }
@@ -58,32 +58,30 @@ func once(all []Stale) []Stale {
 // staleLost in counters.Stale: a checkpoint that was needed to tell is gone.
 const staleLost = 1 << 62
 
-// outdate notes that o changes what is mounted beside the mount: from the state
+// markStale notes that o changes what is mounted beside the mount: from the state
 // of the last checkpoint on, its kernel may believe what is not so. A restore,
 // an undo and a merge take one right before.
-func (t *Tree) outdate(o *op) {
-	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opTurn
+func (t *memory) markStale(o *op) {
+	changes := o.kind >= opMake && o.kind <= opDelXattr || o.kind == opPartsEnd
 	if changes && o.epoch == 0 && t.count.Stale == 0 && len(t.epochs) > 0 {
 		t.count.Stale = t.count.Sealed + 1
 	}
 }
 
-// Beside is called before changes that come another way than through a mount,
-// done when whoever tells the mount's kernel has been told of them. A change that
-// a [Workspace.OnStale] hears of has that done for it.
-func (w *Workspace) Beside() (done func()) {
-	w.tree.beside.Add(1)
-	return func() { w.tree.beside.Add(-1) }
+// BeginDirectChange comes before changes that are not made through a mount. Call done once the mount's notifier has
+// them. Restores, undos and merges do that themselves; see [Workspace.OnStale].
+func (w *Workspace) BeginDirectChange() (done func()) {
+	w.tree.direct.Add(1)
+	return func() { w.tree.direct.Add(-1) }
 }
 
-// Told says that the kernel that has the workspace mounted knows everything,
-// if all still says so while nothing changes. A workspace that is opened after a
-// crash may not remember that.
-func (w *Workspace) Told(all func() bool) {
+// MarkNotified records that the mount's kernel knows of every change, if all still returns true while nothing changes.
+// The record may be lost in a crash.
+func (w *Workspace) MarkNotified(all func() bool) {
 	t := w.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count.Stale == 0 || t.beside.Load() > 0 || t.accepts() != nil || !all() {
+	if t.count.Stale == 0 || t.direct.Load() > 0 || t.writable() != nil || !all() {
 		return
 	}
 	t.count.Stale = 0
@@ -91,11 +89,11 @@ func (w *Workspace) Told(all func() bool) {
 	t.kick()
 }
 
-// Untold tells what the kernel that has the workspace mounted may believe and
-// is not so, as far as nobody said [Workspace.Told]: whoever served its mount may
+// Unnotified tells what the kernel that has the workspace mounted may believe and
+// is not so, as far as nobody said [Workspace.MarkNotified]: whoever served its mount may
 // have died before it was told. What changed between two checkpoints is told also
 // where it was changed back later. NotFound if it cannot be known: the mount must end.
-func (w *Workspace) Untold(ctx context.Context) (all []Stale, err error) {
+func (w *Workspace) Unnotified(ctx context.Context) (all []Stale, err error) {
 	w.tree.mu.RLock()
 	since, checkpoints := w.tree.count.Stale, slices.Clone(w.tree.checkpoints)
 	w.tree.mu.RUnlock()
@@ -104,7 +102,7 @@ func (w *Workspace) Untold(ctx context.Context) (all []Stale, err error) {
 	}
 	first := slices.IndexFunc(checkpoints, func(c Checkpoint) bool { return c.version+1 == since })
 	if first < 0 {
-		return nil, holt.Errorf(holt.NotFound, "a guest's kernel was not told of changes since a state that is not kept")
+		return nil, holt.Errorf(holt.NotFound, "the guest's kernel missed changes since a checkpoint that was deleted")
 	}
 	for i := first; i < len(checkpoints); i++ {
 		to := Live
@@ -117,5 +115,5 @@ func (w *Workspace) Untold(ctx context.Context) (all []Stale, err error) {
 		}
 		all = append(all, some...)
 	}
-	return once(all), nil
+	return distinct(all), nil
 }

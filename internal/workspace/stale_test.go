@@ -64,7 +64,7 @@ func TestUntold(t *testing.T) {
 	f.ok(err)
 	is := func(want ...Stale) {
 		t.Helper()
-		got, err := f.w.Untold(context.Background())
+		got, err := f.w.Unnotified(context.Background())
 		f.ok(err)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Fatal(d)
@@ -88,12 +88,12 @@ func TestUntold(t *testing.T) {
 	is(all...)
 	f.kill()
 	is(all...)
-	f.w.Told(no)
-	done := f.w.Beside()
-	f.w.Told(yes)
+	f.w.MarkNotified(no)
+	done := f.w.BeginDirectChange()
+	f.w.MarkNotified(yes)
 	done()
 	is(all...)
-	f.w.Told(yes)
+	f.w.MarkNotified(yes)
 	is()
 	f.ok(f.w.Flush())
 	f.kill()
@@ -102,11 +102,11 @@ func TestUntold(t *testing.T) {
 	is(all...)
 	_, err = f.w.DeleteCheckpoint(context.Background(), fmt.Sprint("#", r.Before), false)
 	f.ok(err)
-	if _, err := f.w.Untold(context.Background()); holt.CodeOf(err) != holt.NotFound {
+	if _, err := f.w.Unnotified(context.Background()); holt.CodeOf(err) != holt.NotFound {
 		t.Fatal(err)
 	}
 	f.kill()
-	if _, err := f.w.Untold(context.Background()); holt.CodeOf(err) != holt.NotFound {
+	if _, err := f.w.Unnotified(context.Background()); holt.CodeOf(err) != holt.NotFound {
 		t.Fatal(err)
 	}
 	f.ok(f.w.EndEpoch(epoch))

@@ -46,7 +46,7 @@ func (f Files) Tag(spec holt.TagSpec) ([]holt.Tag, error) {
 	path := string(spec.Path)
 	for name := range spec.Set {
 		if name == "" || len(tagPrefix+name) > xattrNameMax || strings.ContainsRune(string(name), 0) {
-			return nil, holt.Errorf(holt.InvalidArgument, "%q cannot be a tag's name", name).WithHint("a name is 1 to 250 bytes")
+			return nil, holt.Errorf(holt.InvalidArgument, "invalid tag name %q", name).WithHint("a name has 1 to 250 bytes")
 		}
 	}
 	a, err := f.resolve(path, true)
@@ -69,7 +69,7 @@ func (f Files) Tag(spec holt.TagSpec) ([]holt.Tag, error) {
 	}
 	if err == syscall.E2BIG || err == syscall.ENOSPC {
 		return nil, holt.Errorf(holt.InvalidArgument, "the tags of %s are too large: %w", spec.Path, err).
-			WithHint("a value may have 64 KiB, all of a file's together 1 MiB")
+			WithHint("a value has at most 64 KiB, all tags of a file together 1 MiB")
 	}
 	if err != nil {
 		return nil, fileError("tag", path, err)

@@ -37,8 +37,8 @@ func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out 
 	}
 	var old, new *text
 	err = w.between(ctx, "compare text", from, to, func(tx *db.Tx, a, b snapshot) error {
-		if old, err = w.tree.text(point{tx, a.version}, paths[0]); err == nil {
-			new, err = w.tree.text(point{tx, b.version}, paths[1])
+		if old, err = readText(w.tree, point{tx, a.version}, paths[0]); err == nil {
+			new, err = readText(w.tree, point{tx, b.version}, paths[1])
 		}
 		return err
 	})
@@ -46,7 +46,7 @@ func (w *Workspace) textDiff(ctx context.Context, from, to, was, is string, out 
 	case err != nil:
 		return diskError("compare text", err)
 	case old == nil && new == nil:
-		return holt.Errorf(holt.NotFound, "%s is a file in neither state", paths[1])
+		return holt.Errorf(holt.NotFound, "%s is not a file in either state", paths[1])
 	}
 	return unified(out, paths[0], paths[1], old, new)
 }
@@ -57,7 +57,7 @@ type text struct {
 	binary bool
 }
 
-func (t *Tree) text(p point, path string) (*text, error) {
+func readText(t *Tree, p point, path string) (*text, error) {
 	e, err := p.walk(path)
 	if err != nil || e.ino == 0 {
 		return nil, err

@@ -14,69 +14,75 @@ import (
 )
 
 // Tree is the POSIX side of a workspace: one method per FUSE operation. Errors
-// are syscall.Errno. Its methods may be called from any number of goroutines.
+// are syscall.Errno. Its exported methods may be called from any number of goroutines.
 type Tree struct {
+	memory
 	dir     string
-	opt     Options
-	log     *slog.Logger
 	journal *journal.Journal
-	index   *index
 
-	glances  chan struct{} // holds a token for each that runs
-	settling *settling     // of a new fork
+	briefReads chan struct{} // a semaphore of mostGlances
+	indexSync  *indexSync    // of a new fork
 
-	// mu orders everything: it is held exclusively from validation until an
-	// operation is visible, and while the index is read. Reads of what is
-	// cached hold it shared.
-	mu          sync.RWMutex
-	inodes      inodeCache
-	orphans     map[Ino]struct{} // inodes without a name that are kept
-	epochs      map[Epoch]*epoch
-	writers     map[Writer]uint32
-	skew        atomic.Int64      // ns from the host's clock to that of the guest that has it mounted; 0: none has
-	version     map[uint32]uint32 // of this generation, by writer
-	count       counters
-	checkpoints []Checkpoint  // by ID
-	viewable    atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
-	lineage     []Ancestor    // the last is this one
-	entries     int           // cached directory entries
-	extents     int           // loaded extents
-	values      int           // bytes of cached xattrs and symlink targets
-	longest     int           // no directory's path is longer; 0: not known
-	grown       int64         // by how much renames lengthened paths below them, in sum; up to grownStored the index has it
-	grownStored int64
+	// mu guards memory. It is held exclusively from validation until an operation is visible, and while the index is
+	// read. Reads of what is cached hold it shared.
+	mu       sync.RWMutex
+	viewable atomic.Uint64 // checkpoints up to this number are in the index, as View needs them
 
-	inodesMark, entriesMark, extentsMark, valuesMark mark
+	reserve     *Reserve
+	reserveUsed int64 // bytes of records since it was given back
 
-	reserve *Reserve
-	spent   int64 // bytes of records since it was given back
-
-	beside  atomic.Int32 // changes beside mounts that go on; see Beside
-	parts   [][]byte     // whose end has not come yet
-	partsAt [2]uint64    // count.Last and count.Applied before the first of them
+	direct atomic.Int32 // changes by other ways than a mount that are in progress; see BeginDirectChange
 
 	broken  error // memory and journal no longer agree: nothing is accepted
 	metaBuf []byte
-	change  extentChange
 	closed  bool
 
-	batch   *batch     // dirty values since the last cut
 	writing int        // rows of the batch that is being written
 	flushed *sync.Cond // on mu: after every attempt to write a batch
 	failing error      // the last attempt failed
 
-	indexedSegment uint32 // the one that the index ends in
-	collected      uint32 // the newest when dead segments were last looked for
+	collected uint32 // the newest segment when dead segments were last looked for
 
-	merging chan struct{} // holds a token while a merge reads or changes this one; before all locks
-	flushMu sync.Mutex    // one batch is written at a time; before mu
-	held    int           // forks and merges that run: no segment goes meanwhile; guarded by flushMu
-	wake    chan struct{} // to the flusher, capacity 1
+	mergeSemaphore chan struct{} // a semaphore of one: a merge reads or changes this workspace; before all locks
+	flushMu        sync.Mutex    // one batch is written at a time; before mu
+	held           int           // forks and merges in progress: no segment is unlinked meanwhile; guarded by flushMu
+	wake           chan struct{} // to the flusher, capacity 1
 
-	packMu sync.Mutex    // one packs at a time; before flushMu
-	packed packed        // its own lock is a leaf
-	sealed chan struct{} // to the packer, capacity 1
-	tight  atomic.Bool   // an append found the disk full: the packer keeps no segments back
+	packer packer
+}
+
+// memory is what the records of the journal made, up to its end: a cache over the index, and the changes that the index
+// does not have yet. [memory.apply] is the only code that changes it. It knows neither the journal nor any lock: what
+// apply does depends on nothing but this state and the record. Its methods need Tree.mu, held exclusively.
+type memory struct {
+	opt   Options
+	log   *slog.Logger
+	index *index
+	// write makes the index say exactly what memory does; see Tree.flushHeld. Two rare records need that.
+	write func() error
+
+	inodes      inodeCache
+	orphans     map[Ino]struct{} // inodes without a name that are kept
+	epochs      map[Epoch]*epoch
+	writers     map[Writer]uint32
+	skew        atomic.Int64      // ns from the host's clock to that of the guest that has it mounted; 0: no guest has
+	version     map[uint32]uint32 // of this generation, by writer
+	count       counters
+	checkpoints checkpointList
+	lineage     []Ancestor // the last is this one
+	entries     int        // cached directory entries
+	extents     int        // loaded extents
+	values      int        // bytes of cached xattrs and symlink targets
+	longest     int        // no directory's path is longer; 0: not known
+	grown       int64      // by how much renames lengthened paths below them, in sum; up to grownStored the index has it
+	grownStored int64
+
+	parts   [][]byte  // whose end has not come yet
+	partsAt [2]uint64 // count.Last and count.Applied before the first of them
+
+	change         extentChange
+	batch          *batch // dirty values since the last cut
+	indexedSegment uint32 // the segment that the index ends in
 }
 
 // now returns the time of a record that is not a caller's.
@@ -112,7 +118,7 @@ func (t *Tree) fail(point string) error {
 }
 
 // errno logs what a system call cannot say and returns what it can.
-func (t *Tree) errno(doing string, err error) error {
+func (t *memory) errno(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -125,7 +131,7 @@ func (t *Tree) errno(doing string, err error) error {
 }
 
 // get returns an inode, from the cache or the index; ENOENT if there is none.
-func (t *Tree) get(ino Ino) (*inode, error) {
+func (t *memory) get(ino Ino) (*inode, error) {
 	if in := t.inodes.m[ino]; in != nil {
 		if in.freed {
 			return nil, syscall.ENOENT
@@ -142,14 +148,14 @@ func (t *Tree) get(ino Ino) (*inode, error) {
 	}
 	t.inodes.add(in)
 	if in.extra != nil {
-		t.values += in.extra.held
+		t.inodes.values += in.extra.held
 	}
 	in.touch()
 	return in, nil
 }
 
 // getDir is get for a directory.
-func (t *Tree) getDir(ino Ino) (*inode, error) {
+func (t *memory) getDir(ino Ino) (*inode, error) {
 	in, err := t.get(ino)
 	if err == nil && in.dir == nil {
 		return nil, syscall.ENOTDIR
@@ -158,7 +164,7 @@ func (t *Tree) getDir(ino Ino) (*inode, error) {
 }
 
 // getFile is get for a regular file, with the extents of lo..hi.
-func (t *Tree) getFile(ino Ino, lo, hi int64) (*inode, error) {
+func (t *memory) getFile(ino Ino, lo, hi int64) (*inode, error) {
 	in, err := t.get(ino)
 	if err != nil {
 		return nil, err
@@ -173,7 +179,7 @@ func (t *Tree) getFile(ino Ino, lo, hi int64) (*inode, error) {
 }
 
 // load makes sure that the extents of lo..hi are in memory.
-func (t *Tree) load(in *inode, lo, hi int64) error {
+func (t *memory) load(in *inode, lo, hi int64) error {
 	if in.file == nil {
 		// Without bytes there are no rows either; a dirty inode always has its file.
 		in.file = &file{complete: in.alloc == 0}
@@ -200,7 +206,7 @@ func (t *Tree) load(in *inode, lo, hi int64) error {
 	for _, w := range found {
 		if _, ok := f.find(w.number); !ok {
 			f.window(w.number, c).extents = w.extents
-			t.extents += len(w.extents)
+			t.inodes.extents += len(w.extents)
 		}
 	}
 	if first == 0 && (last+1)*windowSize >= in.size {
@@ -218,7 +224,7 @@ func (t *Tree) load(in *inode, lo, hi int64) error {
 const maxSize = 1 << 60
 
 // entry returns what a directory holds under a name, or ENOENT.
-func (t *Tree) entry(d *inode, name string) (dentry, error) {
+func (t *memory) entry(d *inode, name string) (dentry, error) {
 	if e, ok := d.dir.entries[name]; ok {
 		if e.ino == 0 {
 			return e, syscall.ENOENT
@@ -242,7 +248,7 @@ func (t *Tree) entry(d *inode, name string) (dentry, error) {
 		return dentry{}, syscall.ENOENT
 	}
 	d.dir.put(name, e)
-	t.entries++
+	t.inodes.entries++
 	return e, nil
 }
 
@@ -251,11 +257,11 @@ func (t *Tree) entry(d *inode, name string) (dentry, error) {
 const smallDir = 256
 
 // loadDir makes a directory's cache complete.
-func (t *Tree) loadDir(d *inode) error {
+func (t *memory) loadDir(d *inode) error {
 	err := t.index.entries(d.ino, 0, func(name string, e dentry) bool {
 		if _, known := d.dir.entries[name]; !known {
 			d.dir.put(name, e)
-			t.entries++
+			t.inodes.entries++
 		}
 		return true
 	})
@@ -302,7 +308,7 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 		if err != nil {
 			return Attr{}, err
 		}
-		t.hold(c, in)
+		t.countLookup(c, in)
 		return in.attr(), nil
 	}
 	d, err := t.getDir(parent)
@@ -319,10 +325,10 @@ func (t *Tree) Lookup(c Caller, parent Ino, name string) (Attr, error) {
 	}
 	in, err := t.get(ino)
 	if err != nil {
-		return Attr{}, t.lost(d, name, err)
+		return Attr{}, t.missingInode(d, name, err)
 	}
-	t.hold(c, in)
-	t.tidy()
+	t.countLookup(c, in)
+	t.inodes.tidy()
 	return in.attr(), nil
 }
 
@@ -344,23 +350,23 @@ func (t *Tree) lookupCached(c Caller, parent Ino, name string) (Attr, bool) {
 	}
 	d.touch()
 	in.touch()
-	t.hold(c, in)
+	t.countLookup(c, in)
 	return in.attr(), true
 }
 
-// lost is for an entry whose inode is not there: the index is damaged.
-func (t *Tree) lost(d *inode, name string, err error) error {
+// missingInode is for an entry whose inode is not there: the index is damaged.
+func (t *memory) missingInode(d *inode, name string, err error) error {
 	if err != syscall.ENOENT {
 		return err
 	}
-	t.log.Error("entry without an inode", "parent", d.ino, "name", name)
+	t.log.Error("directory entry without an inode", "parent", d.ino, "name", name)
 	return syscall.EIO
 }
 
-// hold counts a lookup that a mount's kernel will hold.
-func (t *Tree) hold(c Caller, in *inode) {
+// countLookup counts a lookup that a mount's kernel will hold.
+func (t *memory) countLookup(c Caller, in *inode) {
 	if c.Epoch != 0 && in.ino != Root {
-		in.looked()
+		in.addLookup()
 	}
 }
 
@@ -380,73 +386,8 @@ func (t *Tree) GetAttr(ino Ino) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	return in.attr(), nil
-}
-
-// tidy keeps the caches within their bounds. It runs at the end of an
-// operation, when nothing is being looked at.
-func (t *Tree) tidy() {
-	if m := t.opt.CacheInodes; t.inodesMark.over(len(t.inodes.ring), m) {
-		t.tidyDirs(t.opt.CacheEntries / 2) // a directory goes only without entries
-		t.inodes.evict(m, t.dropCached)
-		t.inodesMark.set(len(t.inodes.ring), m)
-	}
-	if m := t.opt.CacheEntries; t.entriesMark.over(t.entries, m) {
-		t.tidyDirs(m)
-		t.entriesMark.set(t.entries, m)
-	}
-	if m := t.opt.CacheExtents; t.extentsMark.over(t.extents, m) {
-		t.tidyExtents()
-		t.extentsMark.set(t.extents, m)
-	}
-	if m := t.opt.CacheValues; t.valuesMark.over(t.values, m) {
-		t.tidyValues()
-		t.valuesMark.set(t.values, m)
-	}
-}
-
-// mark is the size at which a cache is looked through again. What is dirty
-// cannot go, so without it a cache full of dirty values would be looked
-// through by every operation.
-type mark int
-
-func (m mark) over(n, most int) bool { return n > max(int(m), most+most/16) }
-func (m *mark) set(n, most int)      { *m = mark(n + most/16 + 1) }
-
-// tidyDirs drops clean directory entries until about most are left, those of
-// directories that were not used lately first.
-func (t *Tree) tidyDirs(most int) {
-	for _, all := range []bool{false, true} {
-		for _, in := range t.inodes.ring {
-			if t.entries <= most {
-				return
-			}
-			if in.dir != nil && (all || !in.used.Load()) {
-				t.entries -= in.dir.evict()
-			}
-		}
-	}
-}
-
-// tidyExtents forgets the extents of clean files, until half is left.
-func (t *Tree) tidyExtents() {
-	for _, in := range t.inodes.ring {
-		if t.extents <= t.opt.CacheExtents/2 {
-			return
-		}
-		if in.stage == clean {
-			t.dropExtents(in)
-		}
-	}
-}
-
-// dropExtents forgets the extents of a file that is clean, or gone.
-func (t *Tree) dropExtents(in *inode) {
-	if in.file != nil {
-		t.extents -= in.file.count()
-		in.file = nil
-	}
 }
 
 // errnoOf finds the errno inside an error; EIO if there is none.

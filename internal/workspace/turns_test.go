@@ -69,7 +69,7 @@ func TestTurnsOfWritersAreNotKept(t *testing.T) {
 // right, and an undo that could take back another's work is refused.
 func TestTurnsOfWritersAreBounded(t *testing.T) {
 	const most = 100
-	f := newFixture(t, quiet(Options{mostTurns: most}))
+	f := newFixture(t, quiet(Options{mostInterleaved: most}))
 	a := Caller{Writer: Writer{Kind: "run", Name: "agent", Run: "run_a"}}
 	b := Caller{Writer: Writer{Kind: "run", Name: "agent", Run: "run_b"}}
 	ino := f.put("f", "as it was").Ino

@@ -15,7 +15,7 @@ import (
 // Undo takes back what one run, or one stretch of work in a terminal, changed and keeps what came later. Where both
 // met nothing is changed, and the report says why. The present is checkpointed
 // first; it happens wholly or not at all. NotFound if the run changed nothing,
-// Conflict if the checkpoints around it are gone, or who did what was not kept ([mostTurns]); TooMany as of [Workspace.Diff].
+// Conflict if the checkpoints around it are gone, or who did what was not kept ([mostInterleaved]); TooMany as of [Workspace.Diff].
 func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreOptions) (Report, error) {
 	paths, err := cleanPaths(opt.Paths)
 	if err != nil {
@@ -28,21 +28,21 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 			checkpoints, generation = w.tree.generations()
 		}
 		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
-			return holt.Errorf(holt.NotFound, "%q changed nothing here", run).WithHint("the column run of files names runs that did")
+			return holt.Errorf(holt.NotFound, "%q changed nothing in this workspace", run).WithHint("the column run of the view files has the runs that changed files")
 		}
 		if err != nil {
 			return err
 		}
-		return win.certain(tx)
+		return win.requireKnownWriters(tx)
 	}
-	build := func(tx *db.Tx) (*goal, Report, error) {
+	build := func(tx *db.Tx) (*plan, Report, error) {
 		if err := win.compare(tx, w.tree.opt.mostDifferent); err != nil {
 			return nil, Report{}, err
 		}
 		u := &undo{win: win, now: point{tx, nowVersion}, units: map[Ino]*undoUnit{}}
 		return u.build(paths)
 	}
-	return w.change(ctx, c, opt.DryRun, turning{reason: "before undo of " + run, look: look, build: build})
+	return w.change(ctx, c, opt.DryRun, atomicChange{reason: "before undo of " + run, look: look, build: build})
 }
 
 // undo is one undo as it is worked out. What a run did to one inode is a unit:
@@ -82,16 +82,16 @@ func (u *undo) unit(ino Ino) *undoUnit {
 	return x
 }
 
-func (u *undo) build(paths []string) (*goal, Report, error) {
-	for _, step := range []func() error{u.gather, func() error { return u.narrow(paths) }, u.look} {
+func (u *undo) build(paths []string) (*plan, Report, error) {
+	for _, step := range []func() error{u.gather, func() error { return u.filter(paths) }, u.look} {
 		if err := step(); err != nil {
 			return nil, Report{}, err
 		}
 	}
 	maps.DeleteFunc(u.units, func(_ Ino, x *undoUnit) bool { return u.done(x) })
-	u.judge()
-	u.spread()
-	g := &goal{now: u.now, inodes: map[Ino]was{}}
+	u.classify()
+	u.propagate()
+	g := &plan{now: u.now, inodes: map[Ino]wantedInode{}}
 	var report Report
 	for _, x := range u.sorted() {
 		if x.conflict != "" {
@@ -100,11 +100,11 @@ func (u *undo) build(paths []string) (*goal, Report, error) {
 		}
 		g.erase, g.enter = append(g.erase, x.came...), append(g.enter, x.gone...)
 		if x.wanted {
-			g.inodes[x.ino] = was{row: x.was, at: u.win.delta.before}
+			g.inodes[x.ino] = wantedInode{row: x.was, at: u.win.delta.before}
 		}
 	}
 	slices.SortFunc(report.Conflicts, func(a, b Conflict) int { return cmp.Compare(a.Path, b.Path) })
-	u.win.delta.turn()
+	u.win.delta.swap()
 	all, err := u.win.delta.changes(paths)
 	report.Changes = slices.DeleteFunc(all, func(c Change) bool { x := u.units[c.Ino]; return x == nil || x.conflict != "" })
 	return g, report, err
@@ -147,7 +147,7 @@ func (u *undo) gather() error {
 			beside = append(beside, ino)
 		}
 	}
-	if err := u.beside(beside); err != nil {
+	if err := u.addOverwritten(beside); err != nil {
 		return err
 	}
 	for _, x := range u.units {
@@ -161,9 +161,9 @@ func (u *undo) gather() error {
 	return nil
 }
 
-// beside notes inodes that the run changed before another did in the same
-// window: judgeInode will find that they cannot be undone.
-func (u *undo) beside(inos []Ino) error {
+// addOverwritten notes inodes that the run changed before another did in the same
+// window: classifyInode will find that they cannot be undone.
+func (u *undo) addOverwritten(inos []Ino) error {
 	if len(inos) == 0 {
 		return nil
 	}
@@ -188,8 +188,8 @@ func (u *undo) changed(condition string) (map[Ino]bool, error) {
 		[]any{u.win.delta.before.version, u.win.delta.after.version, string(versions)}, func(r *db.Row) error { all[Ino(r.Int64(0))] = true; return nil })
 }
 
-// narrow names the units, and drops those out of paths.
-func (u *undo) narrow(paths []string) error {
+// filter names the units, and drops those out of paths.
+func (u *undo) filter(paths []string) error {
 	d := u.win.delta
 	var still []Ino // whose names the run left alone
 	for ino, x := range u.units {
@@ -324,11 +324,11 @@ func (u *undo) done(x *undoUnit) bool {
 	return now.size == x.was.size && now.data == x.was.data && now.mtime == x.was.mtime && now.ctime == x.was.ctime && now.target == x.was.target
 }
 
-// judge finds the units that what came later, or at the same time, has met.
-func (u *undo) judge() {
+// classify finds the units that what came later, or at the same time, has met.
+func (u *undo) classify() {
 	u.taken = map[dirName]Ino{}
 	for _, x := range u.units {
-		x.conflict = u.judgeInode(x)
+		x.conflict = u.classifyInode(x)
 		kept, gone := x.came[:0:0], false
 		for _, e := range x.came {
 			now, ok := u.since[dirName{e.parent, e.name}]
@@ -349,8 +349,8 @@ func (u *undo) judge() {
 	}
 }
 
-// judgeInode compares an inode with what the run left of it.
-func (u *undo) judgeInode(x *undoUnit) (conflict holt.ConflictCode) {
+// classifyInode compares an inode with what the run left of it.
+func (u *undo) classifyInode(x *undoUnit) (conflict holt.ConflictCode) {
 	now := named(u.rows[x.ino])
 	switch left := u.win.delta.inodes[x.ino].after; {
 	case left == nil && now != nil:
@@ -373,10 +373,10 @@ func (u *undo) judgeInode(x *undoUnit) (conflict holt.ConflictCode) {
 	return ""
 }
 
-// spread finds the units that cannot be undone because others are not: names
+// propagate finds the units that cannot be undone because others are not: names
 // that are taken, directories that are not there or not empty. It goes on
 // until nothing more is found.
-func (u *undo) spread() {
+func (u *undo) propagate() {
 	sorted := u.sorted()
 	for again := true; again; {
 		again = false
@@ -384,14 +384,14 @@ func (u *undo) spread() {
 			if x.conflict != "" {
 				continue
 			}
-			if x.conflict = u.stuck(x); x.conflict != "" {
+			if x.conflict = u.blocked(x); x.conflict != "" {
 				again = true
 			}
 		}
 	}
 }
 
-func (u *undo) stuck(x *undoUnit) (why holt.ConflictCode) {
+func (u *undo) blocked(x *undoUnit) (why holt.ConflictCode) {
 	for _, e := range x.gone {
 		if named(u.rows[e.parent]) == nil {
 			if up := u.units[e.parent]; up == nil || up.conflict != "" || len(up.gone) == 0 {

@@ -31,13 +31,13 @@ func (f *fixture) run(id string, fn func()) Receipt {
 func (f *fixture) stretch(terminal holt.TerminalID, fn func()) holt.StretchID {
 	f.Helper()
 	id := holt.NewStretchID(terminal)
-	_, err := f.w.BeginStretch(id, "main")
+	_, err := f.w.BeginSession(id, "main")
 	f.ok(err)
 	was := f.c
 	f.c.Writer = Writer{Kind: "terminal", Name: "agent", Run: string(id), Terminal: string(terminal)}
 	fn()
 	f.c = was
-	_, _, err = f.w.EndStretch(context.Background(), id, "main", true)
+	_, _, err = f.w.EndSession(context.Background(), id, "main", true)
 	f.ok(err)
 	return id
 }
@@ -46,7 +46,7 @@ func (f *fixture) stretch(terminal holt.TerminalID, fn func()) holt.StretchID {
 // and a terminal stands for the last stretch in it.
 func TestLastWork(t *testing.T) {
 	f := newFixture(t, Options{})
-	s, terminal := Story{W: f.w}, holt.NewTerminalID()
+	s, terminal := History{W: f.w}, holt.NewTerminalID()
 	stretch := f.stretch(terminal, func() { f.put("log", "1") })
 	_, err := s.Undo(t.Context(), holt.UndoSpec{})
 	if holt.CodeOf(err) != holt.NotFound {
@@ -97,14 +97,14 @@ func TestBadAfternoon(t *testing.T) {
 		}
 		f.ok(f.rmdir("src"))
 	})
-	if _, n, _ := changesTold(deleted.Changes); n.Deleted != 251 || n.Created != 0 || deleted.Before != begun.ID || deleted.After == 0 {
+	if _, n, _ := changesToAPI(deleted.Changes); n.Deleted != 251 || n.Created != 0 || deleted.Before != begun.ID || deleted.After == 0 {
 		t.Fatalf("%+v", deleted)
 	}
 	trashed := f.run("trashes", func() {
 		_, err := f.t.Write(f.c, f.must("data.db").Ino, 100, []byte("BAD"))
 		f.ok(err)
 	})
-	if _, n, _ := changesTold(trashed.Changes); n.Changed != 1 || n.Bytes != 40_000 || trashed.Changes[0].Path != "/data.db" || trashed.Before != deleted.After {
+	if _, n, _ := changesToAPI(trashed.Changes); n.Changed != 1 || n.Bytes != 40_000 || trashed.Changes[0].Path != "/data.db" || trashed.Before != deleted.After {
 		t.Fatalf("%+v", trashed)
 	}
 	f.run("moves", func() {
@@ -360,12 +360,12 @@ func TestLongReceipt(t *testing.T) {
 		}
 		f.ok(f.unlink("gone"))
 	})
-	r, err := Story{W: f.w}.Receipt(f.Context(), long)
+	r, err := History{W: f.w}.Receipt(f.Context(), long)
 	f.ok(err)
 	if len(r.Changes) != mostChanges || r.Omitted != 7 || r.Changes[0].Path != "/gone" || r.Counts.Created != mostChanges+6 || r.Counts.Deleted != 1 {
 		t.Errorf("%d listed, %d not, first %+v, %+v", len(r.Changes), r.Omitted, r.Changes[0], r.Counts)
 	}
-	undone, err := Story{W: f.w}.Undo(f.Context(), holt.UndoSpec{Run: long})
+	undone, err := History{W: f.w}.Undo(f.Context(), holt.UndoSpec{Run: long})
 	f.ok(err)
 	if len(undone.Changes) != mostChanges || undone.Omitted != 7 || undone.Counts.Deleted != mostChanges+6 {
 		t.Errorf("%d listed, %d not, %+v", len(undone.Changes), undone.Omitted, undone.Counts)

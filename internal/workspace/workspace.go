@@ -55,16 +55,15 @@ type Options struct {
 	// on the disk. Default 4; below 0 only Pack moves any.
 	KeepSegments int
 
-	// HostMount is the id of a mount on the host that outlived the process which served it, and goes on. Others
-	// have ended.
+	// HostMount is the id of the host mount that survived a restart of the daemon. Open ends all other host mounts.
 	HostMount [16]byte
 
-	// PackAgain is when packing is tried again after it has failed. Default 1 min.
-	PackAgain time.Duration
+	// PackRetry is how long packing waits after a failure. Default 1 min.
+	PackRetry time.Duration
 
-	// Noted is told of each checkpoint that is taken, and of each that is deleted. It is called under
-	// the workspace's lock: it must return at once. Nil: nobody is.
-	Noted func(c Checkpoint, deleted bool)
+	// OnCheckpoint is called for each checkpoint that is taken or deleted. It is called under
+	// the workspace's lock: it must return at once. May be nil.
+	OnCheckpoint func(c Checkpoint, deleted bool)
 
 	// Reserve is what is given up when the host's disk is full, so that deleting
 	// still works. Default: one of the workspace's own, in its directory.
@@ -83,8 +82,8 @@ type Options struct {
 	// error makes the step fail there.
 	Fail func(point string) error
 
-	mostTurns     uint64 // see there
-	mostDifferent int    // see there
+	mostInterleaved uint64 // see there
+	mostDifferent   int    // see there
 }
 
 func (o Options) withDefaults() Options {
@@ -113,13 +112,13 @@ func (o Options) withDefaults() Options {
 	if o.FlushInterval <= 0 {
 		o.FlushInterval = 200 * time.Millisecond
 	}
-	if o.PackAgain <= 0 {
-		o.PackAgain = time.Minute
+	if o.PackRetry <= 0 {
+		o.PackRetry = time.Minute
 	}
 	if o.Now == nil {
 		o.Now = coarseNow
 	}
-	o.mostTurns = cmp.Or(o.mostTurns, mostTurns)
+	o.mostInterleaved = cmp.Or(o.mostInterleaved, mostInterleaved)
 	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)
 	return o
 }
@@ -183,7 +182,7 @@ func Open(dir string, opt Options) (*Workspace, error) {
 			return open(dir, opt, false)
 		}
 	}
-	return nil, holt.Errorf(holt.NotFound, "open workspace: %s holds none", dir)
+	return nil, holt.Errorf(holt.NotFound, "open workspace: no workspace in %s", dir)
 }
 
 func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
@@ -212,8 +211,8 @@ func open(dir string, opt Options, create bool) (_ *Workspace, err error) {
 func lockDir(dir string) (*os.File, error) {
 	f, err := flock.Open(filepath.Join(dir, "lock"), 0o600)
 	if errors.Is(err, flock.ErrHeld) {
-		return nil, holt.Errorf(holt.Conflict, "workspace %s is open already", dir).
-			WithHint("one daemon serves a workspace; end the other one first")
+		return nil, holt.Errorf(holt.Conflict, "workspace %s is already open", dir).
+			WithHint("only one process may have a workspace open; stop the other daemon first")
 	}
 	if err != nil {
 		return nil, diskError("lock workspace", err)
@@ -229,7 +228,7 @@ func diskError(doing string, err error) error {
 	}
 	if full(err) {
 		return holt.Errorf(holt.OutOfSpace, "%s: %w", doing, err).
-			WithHint("free some space on the disk that holds the workspaces; what was written before is safe")
+			WithHint("free space on the disk that holds the workspaces; what was written before is safe")
 	}
 	return holt.Errorf(holt.Internal, "%s: %w", doing, err)
 }
@@ -257,7 +256,7 @@ func (t *Tree) close() error {
 	t.closed = true
 	t.flushed.Broadcast()
 	t.mu.Unlock()
-	err := errors.Join(t.journal.Sync(t.journal.End()), t.settling.wait())
+	err := errors.Join(t.journal.Sync(t.journal.End()), t.indexSync.wait())
 	t.flushMu.Lock()
 	defer t.flushMu.Unlock()
 	t.mu.Lock()
@@ -272,7 +271,7 @@ func (w *Workspace) Stat() Stats {
 	defer t.mu.RUnlock()
 	s := Stats{Inodes: int64(t.count.Inodes), Files: int64(t.count.Files), Dirs: int64(t.count.Dirs), Bytes: int64(t.count.Bytes),
 		Allocated: int64(t.count.Allocated), JournalEnd: t.journal.End(), JournalSynced: t.journal.Synced(),
-		CachedInodes: len(t.inodes.ring), CachedEntries: t.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
+		CachedInodes: len(t.inodes.ring), CachedEntries: t.inodes.entries, DirtyRows: t.batch.rows() + t.writing, Orphans: len(t.orphans)}
 	segs := t.journal.Segments()
 	applied := journal.Pos(t.oldestReply(t.count.Applied)).Segment()
 	for i, seg := range segs {

@@ -19,7 +19,7 @@ const (
 // xattrs returns an inode's attributes, for reading only. Those that never had
 // one, nearly all, cost neither memory nor a look at the index: a kernel asks
 // each new file for security.capability.
-func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
+func (t *memory) xattrs(in *inode) (map[string]xattr, error) {
 	if in.plain {
 		return nil, nil
 	}
@@ -39,13 +39,13 @@ func (t *Tree) xattrs(in *inode) (map[string]xattr, error) {
 	}
 	in.extra.xattrs = m
 	for name, x := range m {
-		t.hoard(in, x.held(name))
+		t.countValues(in, x.held(name))
 	}
 	return m, nil
 }
 
 // getXattrs is xattrs by number.
-func (t *Tree) getXattrs(ino Ino) (map[string]xattr, error) {
+func (t *memory) getXattrs(ino Ino) (map[string]xattr, error) {
 	in, err := t.get(ino)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (t *Tree) GetXattr(ino Ino, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	if x, ok := all[name]; ok && !x.gone {
 		return shownACL(name, x.value, in.mode), nil
 	}
@@ -95,7 +95,7 @@ func (t *Tree) ListXattr(ino Ino) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.tidy()
+	t.inodes.tidy()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !all[name].gone {
@@ -157,30 +157,19 @@ func (t *Tree) RemoveXattr(c Caller, ino Ino, name string) error {
 }
 
 func (t *Tree) changeXattr(c Caller, ino Ino, kind opKind, name string, value []byte, allow func(map[string]xattr) error) error {
-	done, err := t.enter(c)
-	if err != nil {
-		return err
-	}
-	defer t.leave()
-	if done != nil {
-		return nil
-	}
-	all, err := t.getXattrs(ino)
-	if err != nil {
-		return err
-	}
-	if err := allow(all); err != nil {
-		return err
-	}
-	o, err := t.record(kind, c)
-	if err != nil {
-		return err
-	}
-	o.ino, o.name, o.blob = ino, name, value
-	return t.commit(&o, nil, nil)
+	return t.mutate(c, func() error {
+		all, err := t.getXattrs(ino)
+		if err != nil {
+			return err
+		}
+		if err := allow(all); err != nil {
+			return err
+		}
+		return t.perform(c, op{kind: kind, ino: ino, name: name, blob: value})
+	})
 }
 
-func (t *Tree) applyXattr(o *op) error {
+func (t *memory) applyXattr(o *op) error {
 	in, err := t.get(o.ino)
 	if err != nil {
 		return err

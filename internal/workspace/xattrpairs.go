@@ -17,7 +17,7 @@ import (
 // bytes; those of one pair of inodes may be more.
 const mostCompared = 4 << 20
 
-// mostChanged bounds the extended attributes that one goal sets, with those
+// mostChanged bounds the extended attributes that one plan sets, with those
 // that stand in their place, bytes. They are held until it is reached.
 const mostChanged = 64 << 20
 
@@ -158,17 +158,17 @@ func (b *valueBudget) take(all map[string]xattr) error {
 		*b += valueBudget(x.held(name))
 	}
 	if *b > mostChanged {
-		return holt.Errorf(holt.TooMany, "that would change more than %d MiB of extended attributes at once", mostChanged>>20).
-			WithHint("name fewer paths at a time")
+		return holt.Errorf(holt.TooMany, "more than %d MiB of extended attributes would change at once", mostChanged>>20).
+			WithHint("restore or merge fewer paths at a time")
 	}
 	return nil
 }
 
 // attributes gives inodes their extended attributes, where they differ.
-func (p *plan) attributes() error {
+func (p *planEncoder) attributes() error {
 	all := map[point][]inoPair{}
 	for _, ino := range p.order {
-		w := p.goal.inodes[ino]
+		w := p.plan.inodes[ino]
 		if w.made == nil {
 			all[w.at] = append(all[w.at], inoPair{w.row.ino, ino})
 		} else if err := p.changeXattrs(ino, w.made.attrs); err != nil {
@@ -176,7 +176,7 @@ func (p *plan) attributes() error {
 		}
 	}
 	for at, pairs := range all {
-		err := eachXattrs(at, p.goal.now, pairs, func(i int, then, now map[string]string) error {
+		err := eachXattrs(at, p.plan.now, pairs, func(i int, then, now map[string]string) error {
 			return p.changeXattrs(pairs[i][1], changesTo(now, then))
 		})
 		if err != nil {
@@ -186,7 +186,7 @@ func (p *plan) attributes() error {
 	return nil
 }
 
-func (p *plan) changeXattrs(ino Ino, c xattrChanges) error {
+func (p *planEncoder) changeXattrs(ino Ino, c xattrChanges) error {
 	if len(c) == 0 {
 		return nil
 	}

@@ -14,8 +14,8 @@ func (s *Server) computers() {
 	bind(s, api.CreateComputer, func(ctx context.Context, in *api.Body[holt.ComputerSpec]) (holt.Computer, error) {
 		return n.Create(ctx, in.Body, in.Key)
 	})
-	bindList(s, api.ListComputers, func(ctx context.Context, _ *Paging) ([]holt.Computer, error) { return n.List(ctx) })
-	bind(s, api.GetComputer, func(ctx context.Context, in *OneComputer) (holt.Computer, error) { return n.Get(ctx, in.Computer) })
+	bindList(s, api.ListComputers, func(ctx context.Context, _ *api.Paging) ([]holt.Computer, error) { return n.List(ctx) })
+	bind(s, api.GetComputer, func(ctx context.Context, in *api.OneComputer) (holt.Computer, error) { return n.Get(ctx, in.Computer) })
 	bind(s, api.UpdateComputer, func(ctx context.Context, in *api.ComputerBody[holt.ComputerUpdate]) (holt.Computer, error) {
 		return n.Update(ctx, in.Computer, in.Body, in.Key)
 	})
@@ -59,7 +59,7 @@ func (s *Server) log(ctx context.Context, follow bool, f func(context.Context, *
 }
 
 func (s *Server) idle(n Idle) {
-	bind(s, api.WhyAwake, func(ctx context.Context, in *OneComputer) (holt.Awake, error) { return n.Awake(ctx, in.Computer) })
+	bind(s, api.WhyAwake, func(ctx context.Context, in *api.OneComputer) (holt.Awake, error) { return n.Awake(ctx, in.Computer) })
 	bind(s, api.HoldComputer, func(ctx context.Context, in *api.ComputerBody[holt.HoldSpec]) (holt.Hold, error) {
 		return n.Hold(ctx, in.Computer, in.Body, in.Key)
 	})
@@ -71,8 +71,8 @@ func (s *Server) idle(n Idle) {
 
 func (s *Server) use(budgets Budgets) {
 	stats := s.opt.Nouns.Stats
-	bindList(s, api.ListStats, func(ctx context.Context, _ *Paging) ([]holt.ComputerStats, error) { return stats.List(ctx) })
-	bind(s, api.GetStats, func(ctx context.Context, in *OneComputer) (holt.ComputerStats, error) {
+	bindList(s, api.ListStats, func(ctx context.Context, _ *api.Paging) ([]holt.ComputerStats, error) { return stats.List(ctx) })
+	bind(s, api.GetStats, func(ctx context.Context, in *api.OneComputer) (holt.ComputerStats, error) {
 		return stats.Get(ctx, in.Computer)
 	})
 	bind(s, api.SetBudget, func(ctx context.Context, in *api.ComputerBody[holt.BudgetChange]) (holt.Budget, error) {
@@ -85,11 +85,13 @@ func (s *Server) use(budgets Budgets) {
 
 func (s *Server) networks() {
 	n, secrets := s.opt.Nouns.Networks, s.opt.Nouns.Secrets
-	bind(s, api.GetNetwork, func(ctx context.Context, in *OneComputer) (holt.NetworkPolicy, error) { return n.Get(ctx, in.Computer) })
+	bind(s, api.GetNetwork, func(ctx context.Context, in *api.OneComputer) (holt.NetworkPolicy, error) {
+		return n.Get(ctx, in.Computer)
+	})
 	bind(s, api.SetNetwork, func(ctx context.Context, in *api.NetworkChange) (holt.NetworkPolicy, error) {
 		return n.Set(ctx, in.Computer, in.Body)
 	})
-	bind(s, api.GetTraffic, func(ctx context.Context, in *OneComputer) (holt.NetworkTraffic, error) {
+	bind(s, api.GetTraffic, func(ctx context.Context, in *api.OneComputer) (holt.NetworkTraffic, error) {
 		return n.Traffic(ctx, in.Computer)
 	})
 	bindList(s, api.ListSecrets, func(ctx context.Context, in *api.ComputerList) ([]holt.ComputerSecret, error) {

@@ -25,7 +25,7 @@ func (s *Server) jobs() {
 		}
 		return n.Create(ctx, in.Body, in.Key)
 	})
-	bind(s, api.ListJobs, func(ctx context.Context, in *Paging) (holt.Page[holt.Job], error) {
+	bind(s, api.ListJobs, func(ctx context.Context, in *api.Paging) (holt.Page[holt.Job], error) {
 		return pageAfter(*in, holt.ParseJobID, func(j holt.Job) holt.JobID { return j.ID }, func(after holt.JobID, limit int) ([]holt.Job, error) {
 			return n.List(ctx, after, limit)
 		})

@@ -74,7 +74,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 	})
 	changes(s, mux, id, "snapshot", func(ctx context.Context, c holt.Computer, spec holt.SnapshotSpec, key string) (any, error) {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.maySnapshot(ctx, c) })
-		in := api.ComputerBody[holt.SnapshotSpec]{OneComputer: self, Keyed: Keyed{Key: key}, Body: spec}
+		in := api.ComputerBody[holt.SnapshotSpec]{OneComputer: self, Keyed: api.Keyed{Key: key}, Body: spec}
 		return view(viewSnapshot)(api.Do(ctx, s.registry, api.TakeSnapshot, &in))
 	})
 	changes(s, mux, id, "fork", func(ctx context.Context, c holt.Computer, spec OwnFork, key string) (any, error) {
@@ -82,11 +82,11 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 			return nil, err
 		}
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayFork(ctx, c, max(1, spec.Count)) })
-		in := api.ComputerBody[holt.ComputerForkSpec]{OneComputer: self, Keyed: Keyed{Key: key}, Body: holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}}
+		in := api.ComputerBody[holt.ComputerForkSpec]{OneComputer: self, Keyed: api.Keyed{Key: key}, Body: holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}}
 		return view(viewForks)(api.Do(ctx, s.registry, api.ForkComputer, &in))
 	})
 	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
-		return view(holt.SelfOf)(api.Do(ctx, s.registry, api.PauseComputer, &api.ComputerKeyed{OneComputer: self, Keyed: Keyed{Key: key}}))
+		return view(holt.SelfOf)(api.Do(ctx, s.registry, api.PauseComputer, &api.ComputerKeyed{OneComputer: self, Keyed: api.Keyed{Key: key}}))
 	})
 	keyed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key := r.Header.Get("Idempotency-Key"); key != "" { // it is this computer's own
@@ -129,7 +129,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 			return nil, err
 		}
 		defer ended()
-		c, err := told(api.Do(ctx, s.registry, api.GetComputer, &OneComputer{Computer: string(id)}))
+		c, err := told(api.Do(ctx, s.registry, api.GetComputer, &api.OneComputer{Computer: string(id)}))
 		if err == nil && c.Job != "" {
 			err = holt.Errorf(holt.Forbidden, "the computer of a job cannot %s itself: it goes with the job", verb)
 		}

@@ -21,7 +21,9 @@ func (s *Server) runs() {
 	bind(s, api.ListRuns, func(ctx context.Context, in *api.ComputerList) (holt.Page[holt.Run], error) {
 		return s.pageOfRuns(ctx, in.Computer, in.Paging)
 	})
-	bind(s, api.ListAllRuns, func(ctx context.Context, in *Paging) (holt.Page[holt.Run], error) { return s.pageOfRuns(ctx, "", *in) })
+	bind(s, api.ListAllRuns, func(ctx context.Context, in *api.Paging) (holt.Page[holt.Run], error) {
+		return s.pageOfRuns(ctx, "", *in)
+	})
 	bind(s, api.GetRun, func(ctx context.Context, in *api.OneRun) (holt.Run, error) { return n.Get(ctx, holt.RunID(in.Run)) })
 	bindStream(s, api.FollowRun, func(ctx context.Context, in *api.RunEvents) (*huma.StreamResponse, error) {
 		run, err := n.Get(ctx, holt.RunID(in.Run)) // while there can still be a status

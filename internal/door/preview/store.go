@@ -10,7 +10,7 @@ import (
 
 	"holt"
 	"holt/internal/access"
-	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -37,7 +37,7 @@ type Tokens interface {
 // Config is what previews are made of.
 type Config struct {
 	DB        *db.DB // with [Schema]
-	Keys      *computer.Keys
+	Keys      *idempotency.Keys
 	KeyFile   string   // key of the links, made if it is not there
 	Place     Place    // Domain "": localhost
 	Hosts     []string // names by which the API is reached, besides IP addresses and localhost: they never show a computer
@@ -295,8 +295,8 @@ func (s *Store) DeleteDomain(ctx context.Context, ref, name, key string) error {
 }
 
 func (s *Store) remove(ctx context.Context, key, method string, request any, act func(context.Context) error) error {
-	_, err := computer.Once(ctx, s.cfg.Keys, computer.Call[struct{}]{Key: key, Method: method, Request: request, Removes: true,
-		Act: func(ctx context.Context, _ *computer.Claim) (struct{}, error) { return struct{}{}, act(ctx) }})
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{Key: key, Method: method, Request: request, Removes: true,
+		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) { return struct{}{}, act(ctx) }})
 	return err
 }
 

@@ -20,6 +20,7 @@ import (
 	"holt"
 	"holt/internal/access"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/store/db"
 )
 
@@ -80,7 +81,7 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 	t.Cleanup(func() { d.Close() })
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.tokens = access.New(d)
-	if w.store, err = Open(Config{DB: d, Keys: computer.NewKeys(d), KeyFile: filepath.Join(t.TempDir(), "key"), Computers: w, Ports: w, Tokens: w.tokens, Log: log, Hosts: []string{"API.Example.com.", "hub"}}); err != nil {
+	if w.store, err = Open(Config{DB: d, Keys: idempotency.New(d), KeyFile: filepath.Join(t.TempDir(), "key"), Computers: w, Ports: w, Tokens: w.tokens, Log: log, Hosts: []string{"API.Example.com.", "hub"}}); err != nil {
 		t.Fatal(err)
 	}
 	opt := Options{Store: w.store, Log: log}

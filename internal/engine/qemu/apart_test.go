@@ -67,7 +67,7 @@ func liesOver(t *testing.T, disk, base, format string) {
 func TestHostileHeader(t *testing.T) {
 	installed(t)
 	var known []string
-	e := &Engine{img: "qemu-img", books: func(context.Context, string) ([]string, error) { return known, nil }}
+	e := &Engine{img: "qemu-img", ledger: func(context.Context, string) ([]string, error) { return known, nil }}
 	for _, c := range []struct {
 		what string
 		do   func(t *testing.T, disk, secret string)
@@ -117,12 +117,12 @@ func TestHostileHeader(t *testing.T) {
 	}
 }
 
-// One of the books' disks that is there no more, since a merge has taken it in, is not missed.
+// One of the ledger's disks that is there no more, since a merge has taken it in, is not missed.
 func TestMergedHeader(t *testing.T) {
 	installed(t)
 	e := &Engine{img: "qemu-img"}
 	disks := stacked(t, e, "one", "two", "three")
-	e.books = func(context.Context, string) ([]string, error) { return []string{disks[2], disks[1], disks[0]}, nil }
+	e.ledger = func(context.Context, string) ([]string, error) { return []string{disks[2], disks[1], disks[0]}, nil }
 	liesOver(t, disks[3], disks[1], "qcow2")
 	if err := os.Remove(disks[2]); err != nil {
 		t.Fatal(err)

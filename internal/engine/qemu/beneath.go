@@ -24,11 +24,11 @@ import (
 const mostBeneath = 256
 
 // beneath are the disks that one lies over, each over the next, as they say themselves: some of those that the
-// books say, in their order. Guests that have taken QEMU over may have written what the disks say.
+// the disk ledger says, in its order. Guests that have taken QEMU over may have written what the disks say.
 func (e *Engine) beneath(ctx context.Context, path string) (all []machine.Base, err error) {
 	var known []string
-	if e.books != nil {
-		if known, err = e.books(ctx, path); err != nil {
+	if e.ledger != nil {
+		if known, err = e.ledger(ctx, path); err != nil {
 			return nil, fmt.Errorf("look up disk %s: %w", path, err)
 		}
 	}
@@ -37,7 +37,7 @@ func (e *Engine) beneath(ctx context.Context, path string) (all []machine.Base, 
 		if err != nil || d.Base == "" {
 			return all, err
 		}
-		if e.books != nil {
+		if e.ledger != nil {
 			i := slices.IndexFunc(known, func(one string) bool { return isDisk(d.Base, one) })
 			if i < 0 {
 				return nil, foreign(disk, d.Base)

@@ -21,10 +21,10 @@ type Options struct {
 	// Apart are the directories that all files of machines are in, and exist. QEMU is then a user of its own in a
 	// jail, where the host has any (see [jail.Check]); none: it is this process's user.
 	Apart []string
-	// Books say which disks one may lie over, each over the next, from what was written down when it was made: more than
-	// it does are no harm. What a disk says itself its guest may have written. nil: what disks say is believed.
-	Books func(ctx context.Context, disk string) ([]string, error)
-	Log   *slog.Logger // nil: slog.Default
+	// Ledger returns the disks that a disk may lie over, from the top down, as recorded when they were
+	// made. Headers of disks that name others are refused: a guest that has compromised its QEMU can write them. nil: headers are believed.
+	Ledger func(ctx context.Context, disk string) ([]string, error)
+	Log    *slog.Logger // nil: slog.Default
 }
 
 // Engine runs machines as QEMU processes that outlive the daemon. It is a [machine.Engine].
@@ -33,7 +33,7 @@ type Engine struct {
 	img     string // qemu-img
 	groups  *cgroup.Tree
 	apart   bool                                                     // machines are in jails
-	books   func(ctx context.Context, disk string) ([]string, error) // see [Options]
+	ledger  func(ctx context.Context, disk string) ([]string, error) // see [Options]
 	log     *slog.Logger
 	wait    time.Duration // see monitorWait
 	claims  machine.Claims
@@ -70,7 +70,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	e := &Engine{verdict: v, img: img, groups: opt.Groups, books: opt.Books, log: log, wait: monitorWait, startWait: startWait}
+	e := &Engine{verdict: v, img: img, groups: opt.Groups, ledger: opt.Ledger, log: log, wait: monitorWait, startWait: startWait}
 	e.apart = apart(v.Binary, opt, log)
 	return e, nil
 }

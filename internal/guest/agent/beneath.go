@@ -12,7 +12,7 @@ import (
 )
 
 // errLeaves says that a path, or a symbolic link on it, leads out of the directory that a caller cannot leave.
-var errLeaves = errors.New("a symbolic link leads out of the workspace")
+var errLeaves = errors.New("a symbolic link escapes the workspace")
 
 // reach is what a path names, or will, in a directory that is not left on the way: whoever changes links meanwhile, what
 // is done by its path is done in there.

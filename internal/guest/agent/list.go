@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
-	"math"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -22,8 +22,8 @@ type listed struct {
 	After int64 `json:"after"`
 }
 
-// listDir streams entries of a directory, from an offset on; a directory of
-// any size takes no memory here.
+// listDir streams at most args.Length entries of a directory, beginning at an
+// offset. Memory use does not depend on the size of the directory.
 func listDir(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {
@@ -39,45 +39,36 @@ func listDir(ctx context.Context, st *serverStream) error {
 	}
 	ctx, cancel := st.untilClosed(ctx)
 	defer cancel()
-	buf := make([]byte, direntBytes)
+	batch := make([]listed, 0, listBatch)
 	left := args.Length
-	if left <= 0 { // a host of before pages: all of it
-		left = math.MaxInt64
-	}
-	for ctx.Err() == nil {
-		n, err := unix.Getdents(int(dir.Fd()), buf)
-		batch := make([]listed, 0, listBatch)
-		for b := buf[:max(n, 0)]; len(b) > 0 && left > 0; {
-			var e dirent
-			if e, b = cutDirent(b); e.name == "." || e.name == ".." {
-				continue
-			}
-			info, err := describeFile(filepath.Join(string(args.Path), e.name))
-			if err != nil {
-				continue // it has just gone
-			}
-			batch = append(batch, listed{info, e.after})
-			if left--; len(batch) == listBatch || left == 0 {
-				if err := writeAnswer(st, batch, nil); err != nil {
-					return err
-				}
-				batch = batch[:0]
-			}
+	for e, err := range dirents(int(dir.Fd()), make([]byte, direntBytes)) {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if len(batch) > 0 {
+		if err != nil {
+			return writeAnswer(st, nil, fileError("list", string(args.Path), err))
+		}
+		info, err := describeFile(filepath.Join(string(args.Path), e.name))
+		if err != nil {
+			continue // it was removed
+		}
+		batch = append(batch, listed{info, e.after})
+		if left--; left == 0 {
+			break
+		}
+		if len(batch) == listBatch {
 			if err := writeAnswer(st, batch, nil); err != nil {
 				return err
 			}
-		}
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return writeAnswer(st, nil, fileError("list", string(args.Path), err))
-		case n == 0 || left == 0:
-			return writeAnswer(st, []listed{}, nil)
+			batch = batch[:0]
 		}
 	}
-	return ctx.Err()
+	if len(batch) > 0 {
+		if err := writeAnswer(st, batch, nil); err != nil {
+			return err
+		}
+	}
+	return writeAnswer(st, []listed{}, nil)
 }
 
 // openDir opens a directory where an offset says.
@@ -96,10 +87,36 @@ func openDir(path string, offset int64) (*os.File, error) {
 // direntBytes is how much of a directory is read at a time.
 const direntBytes = 16 << 10
 
-// dirent is an entry as getdents64(2) gives it.
+// dirent is an entry as getdents64(2) returns it.
 type dirent struct {
 	name  string
 	after int64
+}
+
+// dirents yields the entries of an open directory except . and .., from its
+// offset on. It reads len(buf) bytes at a time. An error is the last that it yields.
+func dirents(fd int, buf []byte) iter.Seq2[dirent, error] {
+	return func(yield func(dirent, error) bool) {
+		for {
+			n, err := unix.Getdents(fd, buf)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				yield(dirent{}, err)
+				return
+			}
+			if n <= 0 {
+				return
+			}
+			for b := buf[:n]; len(b) > 0; {
+				var e dirent
+				if e, b = cutDirent(b); e.name != "." && e.name != ".." && !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // cutDirent takes the first entry from what the kernel wrote: ino (8 bytes),

@@ -180,27 +180,19 @@ func (w *rootWalk) read(p string) bool {
 		return false
 	}
 	defer unix.Close(dir)
-	for most := w.looked + mostInDir; ; {
-		n, err := unix.Getdents(dir, w.buf[:])
-		if err == unix.EINTR {
-			continue
+	most := w.looked + mostInDir
+	for e, err := range dirents(dir, w.buf[:]) {
+		if err != nil {
+			return false
 		}
-		if err != nil || n <= 0 {
-			return err == nil
+		p := path.Join(p, e.name)
+		if w.full() || w.looked == most || len(p) > maxRootPath {
+			return false
 		}
-		for b := w.buf[:n]; len(b) > 0; {
-			var e dirent
-			if e, b = cutDirent(b); e.name == "." || e.name == ".." {
-				continue
-			}
-			p := path.Join(p, e.name)
-			if w.full() || w.looked == most || len(p) > maxRootPath {
-				return false
-			}
-			w.looked++
-			w.add(dir, p)
-		}
+		w.looked++
+		w.add(dir, p)
 	}
+	return true
 }
 
 // open opens a directory of the same file system, on whose way are no links.

@@ -26,7 +26,7 @@ func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error)
 	}
 	b := &bare{RawFileSystem: fuse.NewDefaultRawFileSystem(), nodes: make(map[uint64]*bareNode), last: 1}
 	b.nodes[1] = &bareNode{ino: 1, nlink: 2, mode: syscall.S_IFDIR | 0o777, entries: make(map[string]*bareEntry), time: time.Now()}
-	m, err := mountHost(ctx, b, dir, [16]byte{}, HostOptions{Log: log})
+	m, err := mountHost(ctx, b, dir, HostOptions{Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@
 //
 // There is little to keep: a session has the frame writer's lock only, a Notifier
 // its own, and neither is held while the other or the workspace is called. The
-// workspace asks a Notifier under its own (see [workspace.Workspace.Told]).
+// workspace asks a Notifier under its own (see [workspace.Workspace.MarkNotified]).
 //
 // # Traps
 //

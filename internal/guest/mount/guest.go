@@ -203,7 +203,7 @@ func catchUp(ctx context.Context, ws *workspace.Workspace, n *Notifier) error {
 	if n.isWhole() {
 		return nil
 	}
-	stale, err := ws.Untold(ctx)
+	stale, err := ws.Unnotified(ctx)
 	if err == nil {
 		changes := make([]Change, len(stale))
 		for i, one := range stale {
@@ -217,6 +217,6 @@ func catchUp(ctx context.Context, ws *workspace.Workspace, n *Notifier) error {
 	if err != nil {
 		return err
 	}
-	ws.Told(n.Told)
+	ws.MarkNotified(n.Told)
 	return nil
 }

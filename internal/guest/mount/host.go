@@ -29,6 +29,7 @@ type HostOptions struct {
 	Writer   workspace.Writer // whom changes are attributed to
 	Notifier *Notifier        // brings what the API changes to the kernel; nil: it changes nothing
 	Keeper   *Keeper          // has the mount outlive this process; nil: it ends with it
+	ID       [16]byte         // of the mount and its keeper, used for no other; zero: a random one
 	Log      *slog.Logger     // nil discards
 }
 
@@ -61,21 +62,28 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 	}
 	t := hostTree(ws, &opt)
 	end := func() error { return nil }
-	var id [16]byte
-	rand.Read(id[:]) // never fails, see crypto/rand
+	if opt.ID == [16]byte{} {
+		opt.ID = NewID()
+	}
 	if !opt.ReadOnly {
-		if t.epoch, end, err = hostEpoch(ws, id); err != nil {
+		if t.epoch, end, err = hostEpoch(ws, opt.ID); err != nil {
 			return nil, err
 		}
 	}
 	if err = opt.Notifier.complete(nil); err == nil { // its kernel knows nothing yet
 		var m *HostMount
-		if m, err = mountHost(ctx, past{t}, dir, id, opt); err == nil {
+		if m, err = mountHost(ctx, past{t}, dir, opt); err == nil {
 			m.start(ws, t, end)
 			return m, nil
 		}
 	}
 	return nil, errors.Join(err, end())
+}
+
+// NewID returns the id of a new mount.
+func NewID() (id [16]byte) {
+	rand.Read(id[:]) // never fails, see crypto/rand
+	return id
 }
 
 // Resume serves a mount of ws that its keeper has kept, from where the process
@@ -187,8 +195,8 @@ func hostOptions(opt HostOptions) *fuse.MountOptions {
 }
 
 // mountHost mounts fs on dir.
-func mountHost(ctx context.Context, fs fuse.RawFileSystem, dir string, id [16]byte, opt HostOptions) (*HostMount, error) {
-	mem, err := newMemory(id)
+func mountHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt HostOptions) (*HostMount, error) {
+	mem, err := newMemory(opt.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -215,13 +223,13 @@ func keep(ctx context.Context, k *Keeper, dir string, fd int, mem *memory) (*Kep
 		mem.word(atDevice).Store(uint64(mi.minor))
 	}
 	if k != nil {
-		err := k.start(dir, fd, mem)
+		id, err := mem.id(), k.start(dir, fd, mem)
 		unix.Close(fd)
 		mem.close()
 		if err != nil {
 			return nil, err
 		}
-		return k.Find(ctx, dir)
+		return k.Find(ctx, dir, id)
 	}
 	unix.SetNonblock(fd, true)
 	dev, err := agent.NewFuseDevice(fd)
@@ -271,7 +279,7 @@ func (m *HostMount) run(ws *workspace.Workspace, n *Notifier, end func() error) 
 			}
 			err := n.taken(1)
 			if err == nil && ws != nil && n.Told() {
-				ws.Told(n.Told)
+				ws.MarkNotified(n.Told)
 			}
 			return err
 		})

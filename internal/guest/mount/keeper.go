@@ -2,12 +2,13 @@ package mount
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,9 +36,16 @@ const (
 	handWait = 5 * time.Second // for a keeper to hand over what it has
 )
 
-// socket is where the keeper of the mount on dir listens.
-func (k *Keeper) socket(dir string) string {
-	return fmt.Sprintf("%x.sock", sha256.Sum256([]byte(dir)))[:24]
+// socket is where the keeper of a mount listens. A keeper that ends late removes its socket, so the
+// name is the mount's and not its directory's: the next mount on the directory has another.
+func (k *Keeper) socket(id [16]byte) string { return fmt.Sprintf("%x.sock", id) }
+
+// Clear removes the socket that a killed keeper has left.
+func (k *Keeper) Clear(id [16]byte) error {
+	if err := os.Remove(filepath.Join(k.Dir, k.socket(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the socket of a keeper: %w", err)
+	}
+	return nil
 }
 
 // start starts a keeper of a mount.
@@ -47,10 +55,8 @@ func (k *Keeper) start(dir string, dev int, mem *memory) error {
 		return err
 	}
 	defer at.Close()
-	if err := at.Remove(k.socket(dir)); err != nil {
-		return fmt.Errorf("remove socket of a former keeper: %w", err)
-	}
-	listen, err := at.Listen(k.socket(dir))
+	socket := k.socket(mem.id())
+	listen, err := at.Listen(socket)
 	if err != nil {
 		return err
 	}
@@ -61,7 +67,7 @@ func (k *Keeper) start(dir string, dev int, mem *memory) error {
 	}
 	file := os.NewFile(uintptr(held), "/dev/fuse")
 	defer file.Close()
-	cmd := exec.Command(k.Command[0], append(k.Command[1:len(k.Command):len(k.Command)], at.File(k.socket(dir)), dir)...)
+	cmd := exec.Command(k.Command[0], append(k.Command[1:len(k.Command):len(k.Command)], at.File(socket), dir)...)
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{listen, file, mem.file}
 	cmd.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the keeper's
@@ -80,8 +86,8 @@ type Kept struct {
 	conn net.Conn // while it is open, the keeper knows that somebody serves the mount
 }
 
-// Find asks for what the keeper of the mount on dir holds. NotFound if there is none.
-func (k *Keeper) Find(ctx context.Context, dir string) (*Kept, error) {
+// Find takes the mount of that id on dir over from its keeper. NotFound if there is no keeper.
+func (k *Keeper) Find(ctx context.Context, dir string, id [16]byte) (*Kept, error) {
 	at, err := machine.OpenDir(k.Dir)
 	if err != nil {
 		return nil, notKept(dir, err)
@@ -89,7 +95,7 @@ func (k *Keeper) Find(ctx context.Context, dir string) (*Kept, error) {
 	defer at.Close()
 	ctx, cancel := context.WithTimeout(ctx, handWait)
 	defer cancel()
-	conn, err := at.Dial(ctx, k.socket(dir))
+	conn, err := at.Dial(ctx, k.socket(id))
 	if err != nil {
 		return nil, notKept(dir, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,7 @@ func serveKept(at, dir, sockets string) error {
 	ctx := context.Background()
 	k := &Keeper{Command: []string{"/proc/self/exe", asKeeper}, Dir: sockets}
 	opt := workspace.Options{}
-	kept, err := k.Find(ctx, dir)
+	kept, err := k.Find(ctx, dir, mountID(at))
 	if err == nil {
 		opt.HostMount = kept.ID()
 	} else if holt.CodeOf(err) != holt.NotFound {
@@ -41,7 +42,11 @@ func serveKept(at, dir, sockets string) error {
 	if kept != nil {
 		m, err = Resume(ctx, ws, kept, HostOptions{Keeper: k})
 	} else {
-		m, err = Host(ctx, ws, dir, HostOptions{Keeper: k})
+		id := NewID()
+		if err := os.WriteFile(at+".mount", id[:], 0o600); err != nil {
+			return err
+		}
+		m, err = Host(ctx, ws, dir, HostOptions{Keeper: k, ID: id})
 	}
 	if err != nil {
 		return err
@@ -49,6 +54,13 @@ func serveKept(at, dir, sockets string) error {
 	fmt.Println("mounted")
 	io.Copy(io.Discard, os.Stdin)
 	return errors.Join(m.Leave(), ws.Close())
+}
+
+// mountID returns the id of the mount that "serve-host" made last.
+func mountID(at string) (id [16]byte) {
+	b, _ := os.ReadFile(at + ".mount")
+	copy(id[:], b)
+	return id
 }
 
 // keptMount is a mount that one process after the other serves.
@@ -208,7 +220,7 @@ func TestHostMountThatCannotBeServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeper := &Keeper{Command: []string{"/proc/self/exe", asKeeper}, Dir: k.sockets}
-	kept, err := keeper.Find(t.Context(), k.dir)
+	kept, err := keeper.Find(t.Context(), k.dir, mountID(k.at))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +232,7 @@ func TestHostMountThatCannotBeServed(t *testing.T) {
 	}
 	kept.mem.word(0).Store(0)
 	kept.close()
-	if _, err := keeper.Find(t.Context(), k.dir); holt.CodeOf(err) != holt.Unsupported {
+	if _, err := keeper.Find(t.Context(), k.dir, mountID(k.at)); holt.CodeOf(err) != holt.Unsupported {
 		t.Errorf("the memory of another version: %v", err)
 	}
 	if err := End(k.dir); err != nil {
@@ -302,7 +314,7 @@ func TestKeeperEndsWithTheMount(t *testing.T) {
 	k.over(t)
 	k.serve(t)(false)
 	keeper := &Keeper{Dir: k.sockets}
-	kept, err := keeper.Find(t.Context(), k.dir)
+	kept, err := keeper.Find(t.Context(), k.dir, mountID(k.at))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,4 +322,63 @@ func TestKeeperEndsWithTheMount(t *testing.T) {
 		t.Error(err)
 	}
 	k.over(t)
+}
+
+// TestLateKeeper: a keeper that ends late leaves the next mount on its directory, and that one's keeper, alone.
+func TestLateKeeper(t *testing.T) {
+	needRoot(t)
+	ws, dir := newWorkspace(t), t.TempDir()
+	keeper := &Keeper{Command: []string{"/proc/self/exe", asKeeper}, Dir: t.TempDir()}
+	first, err := Host(t.Context(), ws, dir, HostOptions{Keeper: keeper, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := keeperOf(t, keeper)
+	if err := unix.Kill(late, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Kill(late, unix.SIGCONT)
+	if err := first.Unmount(); err != nil {
+		t.Fatal(err)
+	}
+	id := NewID()
+	second, err := Host(t.Context(), ws, dir, HostOptions{Keeper: keeper, ID: id, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(late, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); unix.Kill(late, 0) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the first keeper does not end")
+		}
+	}
+	if err := second.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := keeper.Find(t.Context(), dir, id)
+	if err != nil {
+		t.Fatal("the second keeper:", err)
+	}
+	if err := kept.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// keeperOf returns the process of the only keeper.
+func keeperOf(t *testing.T, k *Keeper) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if b, _ := os.ReadFile(file); strings.Contains(string(b), "\x00"+k.Dir+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			return pid
+		}
+	}
+	t.Fatal("no keeper runs")
+	return 0
 }

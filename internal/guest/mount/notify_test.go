@@ -196,7 +196,7 @@ func TestNoticesOutliveADaemon(t *testing.T) {
 		t.Error(err)
 	}
 	v.isThen()
-	for stale, err := ws.Untold(t.Context()); len(stale) > 0 || err != nil; stale, err = ws.Untold(t.Context()) {
+	for stale, err := ws.Unnotified(t.Context()); len(stale) > 0 || err != nil; stale, err = ws.Unnotified(t.Context()) {
 		if err != nil || t.Context().Err() != nil {
 			t.Fatal("what the kernel was told is told for ever", err)
 		}

@@ -97,7 +97,7 @@ func (p past) fixedAttr(node uint64) (workspace.Attr, error) {
 	case readmeNode:
 		a.Mode, a.Nlink, a.Size, a.Blocks = syscall.S_IFREG|0o444, 1, int64(len(readme)), int64(len(readme)+511)/512
 	case checkpointsNode:
-		if taken, n := p.ws.Newest(); n > 0 {
+		if taken, n := p.ws.NewestCheckpoint(); n > 0 {
 			a.Mtime = taken.UnixNano() + int64(n)
 			a.Ctime, a.Size = a.Mtime, int64(n)
 		}
@@ -144,7 +144,7 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 	case h.NodeId == holtNode && name == readmeName:
 		return p.found(out, readmeNode, nil)
 	case h.NodeId == checkpointsNode:
-		if c, ok := p.ws.Named(name); ok {
+		if c, ok := p.ws.CheckpointNamed(name); ok {
 			node, err := pastNode(c, workspace.Root)
 			status := p.found(out, node, err)
 			out.EntryValid = 0

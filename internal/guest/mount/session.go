@@ -318,7 +318,7 @@ func (s *session) taken(payload []byte) error {
 		return err
 	}
 	if s.notifier.Told() {
-		s.ws.Told(s.notifier.Told)
+		s.ws.MarkNotified(s.notifier.Told)
 	}
 	return nil
 }

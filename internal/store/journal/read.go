@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 )
@@ -83,6 +85,9 @@ func (j *Journal) ReadData(d Data, delta int, p []byte) error {
 		return fmt.Errorf("read segment %d: %w", d.Segment, ErrGone)
 	}
 	o, err := j.files.get(s)
+	if errors.Is(err, fs.ErrNotExist) && j.find(d.Segment) == nil {
+		err = ErrGone // it was removed after find
+	}
 	if err != nil {
 		return fmt.Errorf("read segment %s: %w", s.id, err)
 	}

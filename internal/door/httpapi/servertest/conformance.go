@@ -22,7 +22,7 @@ func Conformance(t *testing.T, open func(t *testing.T) httpapi.Nouns) {
 		name string
 		f    func(*testing.T, httpapi.Nouns)
 	}{
-		{"life", life}, {"idempotency", idempotency}, {"unknown", unknown}, {"ports", portVerbs}, {"portends", portEnds},
+		{"life", life}, {"idempotency", repeats}, {"unknown", unknown}, {"ports", portVerbs}, {"portends", portEnds},
 		{"runs", runSeveral}, {"follow", follow}, {"input", input}, {"signal", signal}, {"terminals", terminalVerbs}, {"typists", terminalTypists},
 		{"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"snapshots", snapshotVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"tokens", tokenVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"events", eventVerbs}, {"uploads", uploadVerbs}, {"daemon", daemonVerbs},
 	} {
@@ -102,7 +102,7 @@ func life(t *testing.T, n httpapi.Nouns) {
 	WantCode(t, err, holt.NotFound)
 }
 
-func idempotency(t *testing.T, n httpapi.Nouns) {
+func repeats(t *testing.T, n httpapi.Nouns) {
 	ctx := t.Context()
 	first := Must(n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "key-1"))(t)
 	again := Must(n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "key-1"))(t)

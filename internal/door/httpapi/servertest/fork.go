@@ -70,6 +70,6 @@ func (n workspaces) Merge(ctx context.Context, ref string, spec holt.MergeSpec, 
 		if err != nil {
 			return out, err
 		}
-		return workspace.Story{W: into}.Merge(ctx, from, spec.From, ref, spec)
+		return workspace.History{W: into}.Merge(ctx, from, spec.From, ref, spec)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"holt"
 	"holt/internal/computer"
+	"holt/internal/idempotency"
 	"holt/internal/job"
 	"holt/internal/network/netstack"
 	"holt/internal/store/db"
@@ -37,7 +38,7 @@ func (m *Memory) openJobs() *job.Store {
 		m.jobs.db, err = db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, job.Schema, job.TenantSchema, job.CountSchema})
 	}
 	if err == nil {
-		m.jobs.store, err = job.Open(context.Background(), job.Config{DB: m.jobs.db, Keys: computer.NewKeys(m.jobs.db), Dir: filepath.Join(dir, "output"),
+		m.jobs.store, err = job.Open(context.Background(), job.Config{DB: m.jobs.db, Keys: idempotency.New(m.jobs.db), Dir: filepath.Join(dir, "output"),
 			Computers: jobComputers{m}, Runs: runs{m}, Workspaces: jobSpaces{m, filepath.Join(dir, "files")}, Log: slog.New(slog.DiscardHandler)})
 	}
 	if err != nil {

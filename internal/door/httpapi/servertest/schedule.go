@@ -11,6 +11,7 @@ import (
 	"holt/internal/computer"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/preview"
+	"holt/internal/idempotency"
 	"holt/internal/schedule"
 	"holt/internal/store/db"
 	"holt/internal/upload"
@@ -26,10 +27,10 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + computer.SnapshotSchema + computer.TenantSchema + schedule.Schema + schedule.RoomSchema + preview.Schema + preview.AddressSchema + upload.Schema + upload.SureSchema})
+		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + schedule.RoomSchema + preview.Schema + preview.AddressSchema + upload.Schema + upload.SureSchema})
 	}
 	if err == nil {
-		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: computer.NewKeys(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
+		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: idempotency.New(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
 	}
 	if err == nil {
 		err = m.openPreviews()
@@ -38,7 +39,7 @@ func (m *Memory) openSchedules() {
 		m.log, err = audit.Open(filepath.Join(m.dir, "audit"), slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
-		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: computer.NewKeys(m.control), Dir: filepath.Join(m.dir, "uploads"),
+		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: idempotency.New(m.control), Dir: filepath.Join(m.dir, "uploads"),
 			Computers: uploaded{files{m}, func(ctx context.Context, ref string) (string, error) {
 				c, err := computers{m}.Get(ctx, ref)
 				return string(c.ID), err

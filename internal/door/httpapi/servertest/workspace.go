@@ -137,10 +137,10 @@ func (n workspaces) Query(ctx context.Context, ref string, q holt.QuerySpec) (ho
 }
 
 // asked lists the workspaces that a query is about; forks of forks are left out.
-func (n workspaces) asked(first *holt.Workspace, at string, q holt.QuerySpec) (all []workspace.Asked, err error) {
+func (n workspaces) asked(first *holt.Workspace, at string, q holt.QuerySpec) (all []workspace.QuerySource, err error) {
 	add := func(w *holt.Workspace, at string) error {
 		t, err := n.m.treeLocked(w.Name)
-		all = append(all, workspace.Asked{W: t, At: at, Name: w.Name})
+		all = append(all, workspace.QuerySource{W: t, At: at, Name: w.Name})
 		return err
 	}
 	if err := add(first, at); err != nil {
