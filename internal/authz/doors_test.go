@@ -43,9 +43,7 @@ func limited(t *testing.T, scopes ...holt.Scope) context.Context {
 
 // TestSessionsAsk: over SSH a token may do what it may by runs and connections, and as no other Linux user.
 func TestSessionsAsk(t *testing.T) {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	all := m.Nouns().Computers
+	all := servertest.Open(t).Nouns().Computers
 	c, err := all.Create(t.Context(), holt.ComputerSpec{Name: "einstein"}, "")
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 )
@@ -63,12 +62,10 @@ func TestSnapshotHidesNoComputer(t *testing.T) {
 	}
 }
 
-// twoComputers are einstein and bohr, unguarded and guarded.
+// twoComputers are einstein and bohr. A call without a token may do everything.
 func twoComputers(t *testing.T) (all, guarded httpapi.Nouns, ids map[string]holt.ComputerID) {
 	t.Helper()
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	all, ids = m.Nouns(), map[string]holt.ComputerID{}
+	all, ids = servertest.Open(t).Nouns(), map[string]holt.ComputerID{}
 	for _, name := range []string{"einstein", "bohr"} {
 		c, err := all.Computers.Create(t.Context(), holt.ComputerSpec{Name: name}, "")
 		if err != nil {
@@ -76,5 +73,5 @@ func twoComputers(t *testing.T) (all, guarded httpapi.Nouns, ids map[string]holt
 		}
 		ids[name] = c.ID
 	}
-	return all, authz.Around(all), ids
+	return all, all, ids
 }

@@ -12,9 +12,7 @@ import (
 // TestNounsAreGuarded: every noun that the doors can call asks first. That each of its methods does, the
 // compiler sees to: no type here embeds another, so a method without a decision is missing.
 func TestNounsAreGuarded(t *testing.T) {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	guarded := reflect.ValueOf(authz.Around(m.Nouns()))
+	guarded := reflect.ValueOf(authz.Around(servertest.Open(t).Nouns()))
 	for i := range guarded.NumField() {
 		name, f := guarded.Type().Field(i).Name, guarded.Field(i)
 		if f.IsNil() {
@@ -32,13 +30,4 @@ func TestNounsAreGuarded(t *testing.T) {
 	if n := reflect.TypeFor[httpapi.Nouns]().NumField(); n != guarded.NumField() {
 		t.Errorf("%d nouns, %d guarded", n, guarded.NumField())
 	}
-}
-
-// TestConformanceThroughWarden: a person sees no difference.
-func TestConformanceThroughWarden(t *testing.T) {
-	servertest.Conformance(t, func(t *testing.T) httpapi.Nouns {
-		m := servertest.New(t.TempDir())
-		t.Cleanup(m.Close)
-		return authz.Around(m.Nouns())
-	})
 }

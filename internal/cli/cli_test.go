@@ -16,7 +16,9 @@ import (
 
 	"holt"
 	"holt/client"
+	"holt/internal/authz"
 	"holt/internal/cli"
+	"holt/internal/cli/clitest"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 )
@@ -96,10 +98,10 @@ func serveMemory(ctx context.Context, opt cli.ServeOptions) error {
 			return err
 		}
 	}
-	m := servertest.New(filepath.Join(opt.DataDir, "computers"))
+	m := clitest.New(filepath.Join(opt.DataDir, "computers"))
 	defer m.Close()
 	m.Version = "1.2.3"
-	s := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Authorize: servertest.Everything{}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
+	s := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Authorize: authz.New(m.Nouns()), Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
 	l, err := httpapi.ListenLocal(socket)
 	if err != nil {
 		return err
@@ -159,8 +161,8 @@ type quietT struct{ testing.TB }
 
 func (quietT) Log(...any) {}
 
-func memory(t testing.TB) *servertest.Memory {
-	m := servertest.New(t.TempDir())
+func memory(t testing.TB) *clitest.Memory {
+	m := clitest.New(t.TempDir())
 	t.Cleanup(m.Close)
 	return m
 }

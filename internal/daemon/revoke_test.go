@@ -157,7 +157,7 @@ func TestAuditStory(t *testing.T) {
 	dir := home(t)
 	d := up(t, config(t, dir))
 	var log strings.Builder
-	opt := servertest.Options(t, d.Nouns())
+	opt := servertest.Of(t, d)
 	opt.Tokens, opt.Audit, opt.Log = d.Tokens(), d.Audit(), testLog(&log)
 	at := servertest.Serve(t, opt, "")
 	here := &door{t: t, d: d, base: "http://" + at.Addr}

@@ -136,7 +136,7 @@ type door struct {
 
 func doorOf(t *testing.T, d *daemon.Daemon) *door {
 	t.Helper()
-	opt := servertest.Options(t, d.Nouns())
+	opt := servertest.Of(t, d)
 	opt.Tokens = d.Tokens()
 	at := servertest.Serve(t, opt, "")
 	return &door{t, d, "http://" + at.Addr, routes(t, httpapi.New(opt).Document())}

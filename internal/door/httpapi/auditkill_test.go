@@ -74,6 +74,7 @@ func TestBegunIsAudited(t *testing.T) {
 	c.made("/v1/computers", `{"name":"einstein"}`, &struct{}{})
 	c.made("/v1/computers/einstein/runs", `{"command":"sleep 600"}`, &run)
 	c.made("/v1/jobs", `{"run":{"command":"sleep 600"}}`, &job)
+	c.made("/v1/computers/einstein/runs", `{"command":"echo up >/proc/1/fd/1","user":"root"}`, &struct{}{}) // logs that say nothing have no answer yet
 	for _, path := range []string{"/v1/runs/" + string(run.ID) + "/events", "/v1/jobs/" + string(job.ID) + "/events", "/v1/computers/einstein/logs?follow=true"} {
 		resp, err := c.client.Get(c.base + path)
 		if err != nil {
@@ -101,6 +102,7 @@ func TestBegunIsAudited(t *testing.T) {
 	}
 	_ = child.Wait() // it was killed
 	callers.Wait()
+	servertest.OpenAt(t, dataOf(dir, child.Process.Pid)) // to end its computers
 	log, err := audit.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,7 @@ func TestBegunIsAudited(t *testing.T) {
 	for _, e := range entries {
 		got[e.Op+" "+e.Code]++
 	}
-	want := map[string]int{"createComputer ok": 1, "startRun begun": 2, "startRun ok": 1, "createJob ok": 1, "openTerminal begun": 1, "followRun begun": 1, "followJob begun": 1, "computerLogs begun": 1}
+	want := map[string]int{"createComputer ok": 1, "startRun begun": 3, "startRun ok": 2, "createJob ok": 1, "openTerminal begun": 1, "followRun begun": 1, "followJob begun": 1, "computerLogs begun": 1}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -131,7 +133,7 @@ func (c *caller) made(path, body string, out any) {
 
 // TestFollowsAreAudited: who follows a run or a job by a token is in the audit log, once where it has ended already.
 func TestFollowsAreAudited(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.Open(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	log, err := audit.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -210,6 +212,7 @@ func audited(t *testing.T, dir string) (*exec.Cmd, *caller) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { child.Process.Kill() }) // if the test fails before it does
 	socket := filepath.Join(dir, fmt.Sprintf("%d.sock", child.Process.Pid))
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if conn, err := net.Dial("unix", socket); err == nil {
@@ -244,13 +247,16 @@ func (n unansweredTerminals) Open(ctx context.Context, computer string, spec hol
 	return terminal, err
 }
 
-// serveAudited serves nouns in memory with a real audit log, until it is killed.
+// dataOf is the data directory of such a server.
+func dataOf(dir string, pid int) string { return filepath.Join(dir, fmt.Sprintf("%d.data", pid)) }
+
+// serveAudited serves a daemon with an audit log in dir, until it is killed.
 func serveAudited(t *testing.T, dir string) {
 	log, err := audit.Open(dir, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	nouns := memory(t).Nouns()
+	nouns := servertest.OpenAt(t, dataOf(dir, os.Getpid())).Nouns()
 	nouns.Runs, nouns.Terminals = unansweredRuns{nouns.Runs}, unansweredTerminals{nouns.Terminals}
 	opt := servertest.Options(t, nouns)
 	opt.Audit = log

@@ -37,7 +37,7 @@ func (k knowing) Pause(ctx context.Context, ref, _ string) (holt.Computer, error
 
 // TestOwnIsToldLittle: a computer is told what it is, and nothing of its host, of its owner, or of others.
 func TestOwnIsToldLittle(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.Open(t).Nouns()
 	curie := servertest.Must(nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""))(t)
 	know := &knowing{Computers: nouns.Computers}
 	nouns.Computers = know

@@ -44,10 +44,18 @@ func describedBy(t *testing.T, d *servertest.Door) described {
 	return decode[described](t, string(d.Server.Document()))
 }
 
+// unmounted mounts nothing on the host, whatever directory a test sends.
+type unmounted struct{ httpapi.Workspaces }
+
+func (unmounted) Mount(context.Context, string, holt.MountSpec, string) (holt.Mount, error) {
+	return holt.Mount{}, holt.Errorf(holt.NotFound, "there is no such directory")
+}
+
 // furnished are nouns with one of everything that can be named.
 func furnished(t *testing.T) (httpapi.Nouns, map[string]string) {
 	t.Helper()
-	nouns, ctx := memory(t).Nouns(), t.Context()
+	nouns, ctx := servertest.Open(t).Nouns(), t.Context()
+	nouns.Workspaces = unmounted{nouns.Workspaces}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -299,7 +307,7 @@ func TestEveryListHasPages(t *testing.T) {
 
 // TestPagesWhileThingsChange: what is there all the while is seen once, whatever is made and removed before and behind the cursor.
 func TestPagesWhileThingsChange(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.Open(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	c, ctx := overSocket(t, d), t.Context()
 	for i := range 20 {

@@ -1,10 +1,13 @@
+// Package servertest serves nouns for tests: those of a real daemon whose computers are processes of this host ([Open]),
+// or with some replaced where a test needs a fault. It holds the conformance suite that a daemon passes through its
+// client.
+//
+// It is no engine: memory that is kept is there as far as the packages above an engine see it.
 package servertest
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,7 +16,8 @@ import (
 	"holt"
 	"holt/client"
 	"holt/internal/access"
-	"holt/internal/api"
+	"holt/internal/authz"
+	"holt/internal/daemon"
 	"holt/internal/door/httpapi"
 )
 
@@ -36,17 +40,6 @@ func (Tokens) Hold(ctx context.Context, _ access.Token) (context.Context, contex
 	return context.WithCancel(ctx)
 }
 
-// Everything lets everybody make every call.
-type Everything struct{}
-
-// Check is api.Authorizer.
-func (Everything) Check(ctx context.Context, _ *api.Endpoint, _ any) (context.Context, error) {
-	return ctx, nil
-}
-
-// Seen is api.Authorizer.
-func (Everything) Seen(context.Context, *api.Endpoint, any) bool { return true }
-
 // Door is a server on a unix socket and a TCP port.
 type Door struct {
 	Server *httpapi.Server
@@ -56,18 +49,17 @@ type Door struct {
 	wg sync.WaitGroup
 }
 
-// Options returns a test's server options for some nouns. Warnings and errors are in
-// the test's log, with HOLT_TEST_LOG set every request.
+// Of returns server options for a daemon: its nouns, who may call them, and its audit log.
+func Of(t testing.TB, d *daemon.Daemon) httpapi.Options {
+	opt := Options(t, d.Nouns())
+	opt.Authorize, opt.Audit = d.Authorizer(), d.Audit()
+	return opt
+}
+
+// Options returns a test's server options for some nouns, with the token [Secret].
 func Options(t testing.TB, nouns httpapi.Nouns) httpapi.Options {
-	level := slog.LevelWarn
-	if os.Getenv("HOLT_TEST_LOG") != "" {
-		level = slog.LevelDebug
-	}
-	opt := httpapi.Options{
-		Nouns: nouns, Authorize: Everything{}, Tokens: Tokens{}, Version: "test",
-		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: level})),
-	}
-	if log, ok := nouns.Audit.(httpapi.Auditor); ok { // it is one that has not been put behind anything
+	opt := httpapi.Options{Nouns: nouns, Authorize: authz.New(nouns), Tokens: Tokens{}, Version: "test", Log: logOf(t)}
+	if log, ok := nouns.Audit.(httpapi.Auditor); ok { // no authorisation stands before it
 		opt.Audit = log
 	}
 	return opt

@@ -1,13 +1,11 @@
-// Package servertest holds a real implementation of the server's nouns in
-// memory, and the conformance suite that every implementation passes: this
-// one, the daemon's, and package client in front of either.
+// Package clitest holds nouns in memory for the tests of package cli, whose commands need what the local engine has
+// not: images, networks, secrets and memory that can be kept. Everything else is tested with a real daemon, see
+// package servertest.
 //
-// It is not an engine: its computers are directories, and a run is a process
-// of this host in that directory, with nothing around it. So a test may run
-// small shell commands that work on relative paths, and nothing else. Its
-// workspaces are real ones, but no computer has them mounted: what a computer
-// does is not seen in its workspace.
-package servertest
+// It is not an engine: its computers are directories, and a run is a process of this host in that directory, with
+// nothing around it. A test may run small shell commands that work on relative paths, and nothing else. No computer has
+// its workspace mounted: what a computer does is not seen in its workspace.
+package clitest
 
 import (
 	"cmp"
