@@ -65,7 +65,7 @@ func TestSnapshotHidesNoComputer(t *testing.T) {
 // twoComputers are einstein and bohr. A call without a token may do everything.
 func twoComputers(t *testing.T) (all, guarded httpapi.Nouns, ids map[string]holt.ComputerID) {
 	t.Helper()
-	all, ids = servertest.Open(t).Nouns(), map[string]holt.ComputerID{}
+	all, ids = servertest.OpenKeeping(t).Nouns(), map[string]holt.ComputerID{}
 	for _, name := range []string{"einstein", "bohr"} {
 		c, err := all.Computers.Create(t.Context(), holt.ComputerSpec{Name: name}, "")
 		if err != nil {

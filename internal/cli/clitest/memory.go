@@ -1,5 +1,5 @@
-// Package clitest holds nouns in memory for the tests of package cli, whose commands need what the local engine has
-// not: images, networks, secrets and memory that can be kept. Everything else is tested with a real daemon, see
+// Package clitest holds nouns in memory for tests of what the local engine cannot do: the commands of package cli, and
+// computers that fork themselves. They need images, networks, secrets and forks. All other tests use a real daemon, see
 // package servertest.
 //
 // It is not an engine: its computers are directories, and a run is a process of this host in that directory, with

@@ -102,7 +102,7 @@ func TestBegunIsAudited(t *testing.T) {
 	}
 	_ = child.Wait() // it was killed
 	callers.Wait()
-	servertest.OpenAt(t, dataOf(dir, child.Process.Pid)) // to end its computers
+	servertest.OpenWith(t, servertest.Config(t, dataOf(dir, child.Process.Pid))) // to end its computers
 	log, err := audit.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func serveAudited(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nouns := servertest.OpenAt(t, dataOf(dir, os.Getpid())).Nouns()
+	nouns := servertest.OpenWith(t, servertest.Config(t, dataOf(dir, os.Getpid()))).Nouns()
 	nouns.Runs, nouns.Terminals = unansweredRuns{nouns.Runs}, unansweredTerminals{nouns.Terminals}
 	opt := servertest.Options(t, nouns)
 	opt.Audit = log

@@ -15,28 +15,24 @@ import (
 
 	"holt"
 	"holt/internal/audit"
+	"holt/internal/cli/clitest"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 )
 
-// networksOff are networks of computers that may reach nothing: the local engine has none.
-type networksOff struct{ httpapi.Networks }
-
-func (networksOff) Get(context.Context, string) (holt.NetworkPolicy, error) {
-	return holt.NetworkPolicy{Egress: holt.EgressOff}, nil
-}
-
-func (networksOff) Traffic(context.Context, string) (holt.NetworkTraffic, error) {
-	return holt.NetworkTraffic{Destinations: []holt.Traffic{}}, nil
+// forkable are nouns with computers that can be forked and have networks of their own, which the local engine has not.
+func forkable(t *testing.T) httpapi.Nouns {
+	m := clitest.New(t.TempDir())
+	t.Cleanup(m.Close)
+	return m.Nouns()
 }
 
 // TestOwn: a computer speaks of itself alone, and can give its forks nothing that it has not itself.
 func TestOwn(t *testing.T) {
-	nouns, ctx := servertest.Open(t).Nouns(), t.Context()
-	nouns.Networks = networksOff{nouns.Networks}
+	nouns, ctx := forkable(t), t.Context()
 	made := map[string]holt.Computer{}
 	for _, name := range []string{"curie", "bohr"} {
-		made[name] = servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: name}, ""))(t)
+		made[name] = servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: name, Network: &holt.NetworkPolicy{Egress: holt.EgressOff}}, ""))(t)
 	}
 	servertest.Must(nouns.Computers.Snapshot(ctx, "bohr", holt.SnapshotSpec{Name: "secret"}, ""))(t)
 	s := httpapi.New(servertest.Options(t, nouns))
@@ -70,6 +66,9 @@ func TestOwn(t *testing.T) {
 	}
 	if _, said := ask("GET", "/v1/self/snapshots", ""); strings.Contains(said, "secret") {
 		t.Errorf("it sees the snapshots of another: %s", said)
+	}
+	if p := servertest.Must(nouns.Networks.Get(ctx, "dirac"))(t); p.Egress != holt.EgressOff {
+		t.Errorf("its fork may reach %+v", p)
 	}
 	for _, c := range []struct {
 		method, path, body string
@@ -118,7 +117,7 @@ func (l lateSnapshots) Snapshot(ctx context.Context, ref string, spec holt.Snaps
 // TestOwnIsBounded: a computer changes itself once at a time, in its own name, has only so many forks, which have
 // none, and only so many snapshots.
 func TestOwnIsBounded(t *testing.T) {
-	nouns, ctx := servertest.Open(t).Nouns(), t.Context()
+	nouns, ctx := forkable(t), t.Context()
 	curie := servertest.Must(nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, ""))(t)
 	late := lateSnapshots{nouns.Computers, make(chan holt.Actor, 1), make(chan struct{})}
 	nouns.Computers = late

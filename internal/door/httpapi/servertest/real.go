@@ -15,13 +15,13 @@ import (
 // Open opens a daemon whose computers are processes of this host. The end of the test ends them and closes it.
 func Open(t testing.TB) *daemon.Daemon {
 	t.Helper()
-	return OpenAt(t, t.TempDir())
+	return OpenWith(t, Config(t, t.TempDir()))
 }
 
-// OpenAt is Open in a data directory that may hold what an earlier daemon left.
-func OpenAt(t testing.TB, dir string) *daemon.Daemon {
+// OpenWith is Open with a configuration, whose data directory may hold what an earlier daemon left.
+func OpenWith(t testing.TB, cfg daemon.Config) *daemon.Daemon {
 	t.Helper()
-	d, err := daemon.Open(context.Background(), Config(t, dir))
+	d, err := daemon.Open(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,16 @@ func Config(t testing.TB, dir string) daemon.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Version: "test", Log: logOf(t), Wrap: keepingUntilEnd(t)}
+	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Version: "test", Log: logOf(t)}
+}
+
+// OpenKeeping is Open with an engine that keeps memory: computers can be paused, restored and have snapshots.
+// They cannot be forked.
+func OpenKeeping(t testing.TB) *daemon.Daemon {
+	t.Helper()
+	cfg := Config(t, t.TempDir())
+	cfg.Wrap = keepingUntilEnd(t)
+	return OpenWith(t, cfg)
 }
 
 // Guest returns the guest agent that make builds.
