@@ -56,7 +56,7 @@ func (s *Server) note(ctx huma.Context) {
 		}
 	}
 	q.ref = strings.Join(refs, " ")
-	if q.audit = auditOf(op); q.audit == api.AuditStart {
+	if q.audit = op.Metadata[endpointKey].(*api.Endpoint).Audit; q.audit == api.AuditStart {
 		s.begun(q)
 	}
 }

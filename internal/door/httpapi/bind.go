@@ -94,13 +94,5 @@ func (s *Server) operation(e *api.Endpoint) huma.Operation {
 	return op
 }
 
-// endpointKey is where an operation's metadata have its endpoint.
+// endpointKey is the key of an operation's endpoint in its metadata.
 const endpointKey = "endpoint"
-
-// auditOf says which calls of an operation the audit log has.
-func auditOf(op *huma.Operation) api.Audit {
-	if e, ok := op.Metadata[endpointKey].(*api.Endpoint); ok {
-		return e.Audit
-	}
-	return api.AuditChanges
-}

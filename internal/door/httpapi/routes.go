@@ -72,6 +72,9 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.uploads()
 	bind(s, api.CreateTicket, s.makeTicket)
 	s.daemon()
+	for _, e := range s.registry.Unbound() {
+		panic("endpoint " + e.ID + " is not bound")
+	}
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's, never sent: see translate
 		delete(h.OpenAPI().Components.Schemas.Map(), unused)
 	}
