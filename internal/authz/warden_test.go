@@ -25,7 +25,11 @@ func TestEndpointsAreGuarded(t *testing.T) {
 	computer := holt.WithActor(t.Context(), holt.Actor{Computer: holt.NewComputerID(), Tenant: holt.DefaultTenant})
 	for _, e := range api.All() {
 		for name, ctx := range map[string]context.Context{"a person": t.Context(), "a computer": computer} {
-			_, err := checker.Check(ctx, e, reflect.New(e.Input).Interface())
+			in := reflect.New(e.Input)
+			if body := in.Elem().FieldByName("Body"); body.IsValid() && body.Kind() == reflect.Pointer {
+				body.Set(reflect.New(body.Type().Elem())) // optional only until the input is parsed
+			}
+			_, err := checker.Check(ctx, e, in.Interface())
 			switch code := holt.CodeOf(err); {
 			case code == holt.Internal:
 				t.Errorf("%s by %s: %v", e.ID, name, err)
