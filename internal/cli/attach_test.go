@@ -138,7 +138,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("left with %d", status)
 	}
 	p.sees("\x1b[?1049l")
-	p.sees("left main running in einstein")
+	p.sees("detached; main keeps running in einstein")
 
 	q := sit(t, d, "terminal", "attach", "einstein", "main", "--detach-key", "none")
 	q.sees("echo la''st")
@@ -198,7 +198,7 @@ func TestAttachEnded(t *testing.T) {
 	}
 
 	onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", "echo list''ening; cat")
-	const unused = "job is there already (echo list''ening; cat); not used: --command"
+	const unused = "job is already running (echo list''ening; cat); ignored: --command"
 	for args, said := range map[string]bool{"sleep 1000": true, "echo list''ening; cat": false} {
 		if screen, _ := onTerminal(t, d, "", "terminal", "open", "einstein", "job", "--command", args); strings.Contains(screen, unused) != said {
 			t.Errorf("%s: %q", args, screen)

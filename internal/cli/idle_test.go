@@ -18,12 +18,12 @@ func TestAwakeSaid(t *testing.T) {
 	}{
 		"in use": {holt.Awake{State: holt.ComputerRunning, Uses: []holt.Use{
 			{Kind: holt.UseRun, ID: "run_a", Detail: "make\x1b[2J", Since: ago}, {Kind: holt.UseHold, ID: "hld_a", Detail: "thinking", Since: ago, Until: &soon},
-		}}, []string{"einstein is awake, in use for:", "run   run_a  3 min ago", "make␛[2J", "in 12 min  thinking"}},
+		}}, []string{"einstein is awake because of:", "run   run_a  3 min ago", "make␛[2J", "in 12 min  thinking"}},
 		"idle": {holt.Awake{State: holt.ComputerRunning, IdleSince: &ago, PausesAt: &soon, LastUse: &holt.Use{Kind: holt.UseFiles, Detail: "read /x"}},
-			[]string{"einstein has been idle for 3 min, and is paused in 12 min (at ", "its last use: files (read /x)"}},
+			[]string{"einstein has been idle for 3 min, and will be paused in 12 min (at ", "last use: files (read /x)"}},
 		"never": {holt.Awake{State: holt.ComputerRunning, IdleSince: &ago, Note: "its idle timeout is null"}, []string{"einstein has been idle for 3 min\n", "its idle timeout is null"}},
 		"due": {holt.Awake{State: holt.ComputerRunning, IdleSince: &ago, PausesAt: &ago, Note: "a pause failed"},
-			[]string{"einstein has been idle for 3 min, and is about to be paused\na pause failed\n"}},
+			[]string{"einstein has been idle for 3 min, and will be paused now\na pause failed\n"}},
 		"paused": {holt.Awake{State: holt.ComputerPaused, Note: "it is paused, by idle", Uses: []holt.Use{{Kind: holt.UseHold, Detail: "waits", Since: ago, Until: &soon}}},
 			[]string{"einstein is not awake: it is paused, by idle", "these will keep it awake:", "waits"}},
 	} {

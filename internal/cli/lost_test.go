@@ -10,11 +10,11 @@ import (
 func TestTerminalLost(t *testing.T) {
 	s := &session{computer: "gk", name: "main"}
 	for state, want := range map[holt.ComputerState]string{
-		holt.ComputerStopped:  "gk was stopped, and its terminals with it",
+		holt.ComputerStopped:  "gk was stopped, which ended its terminals",
 		holt.ComputerStopping: "gk was stopped",
-		holt.ComputerRunning:  "gk was started anew, or went back to a snapshot before the terminal main",
-		holt.ComputerFailed:   "gk ended under the terminal",
-		"":                    "gk ended under the terminal",
+		holt.ComputerRunning:  "gk was restarted, or restored to a snapshot older than the terminal main",
+		holt.ComputerFailed:   "gk ended while its terminal was attached",
+		"":                    "gk ended while its terminal was attached",
 	} {
 		if err := holt.AsError(s.lost(state)); !strings.HasPrefix(err.Message, want) || !strings.Contains(err.Hint, "gk") {
 			t.Errorf("%s: %+v", state, err)
@@ -25,9 +25,9 @@ func TestTerminalLost(t *testing.T) {
 // What goes on no more, and what is left of it.
 func TestRunRows(t *testing.T) {
 	for want, run := range map[string]holt.Run{
-		"how it ended is not known":           {State: holt.RunLost},
-		"1 process; to end what still runs":   {State: holt.RunExited, Background: 1},
-		"2 processes; to end what still runs": {State: holt.RunExited, Background: 2},
+		"its exit status is not known":           {State: holt.RunLost},
+		"1 process; end them with: holt run kill":   {State: holt.RunExited, Background: 1},
+		"2 processes; end them with: holt run kill": {State: holt.RunExited, Background: 2},
 		"exit 3":                              {State: holt.RunExited, ExitCode: 3},
 	} {
 		said := ""

@@ -93,7 +93,7 @@ func TestRestoredToWhereItIs(t *testing.T) {
 		a := &app{Streams: Streams{Out: &out, Err: &said}}
 		back := holt.RestoredComputer{Computer: holt.Computer{Name: "einstein", State: holt.ComputerRunning, LastSnapshot: one.last}, Present: at}
 		a.sayRestored("dawn", back)
-		if strings.Contains(said.String(), "undo") != one.undo || strings.Contains(out.String(), "went on from there") == one.undo {
+		if strings.Contains(said.String(), "revert with") != one.undo || strings.Contains(out.String(), "continued from there") == one.undo {
 			t.Errorf("after %s: %q, %q", one.last, out.String(), said.String())
 		}
 	}
@@ -109,7 +109,7 @@ func TestSayRootFiles(t *testing.T) {
 	}{
 		{holt.RootFilesDiff{}, "root disk  the same\n"},
 		{holt.RootFilesDiff{Counts: one, Changes: []holt.Change{change}, Unread: holt.OSStrings{"/opt/\xff", "/srv"}},
-			"root disk  1 changed; 2.0 KiB in what was created or changed\n  changed   /etc/a␛␊  2.0 KiB\n  too much to be looked at to the end: \"/opt/\\377\" and 1 more; --json lists them\n"},
+			"root disk  1 changed; 2.0 KiB in what was created or changed\n  changed   /etc/a␛␊  2.0 KiB\n  not compared completely, too many files: \"/opt/\\377\" and 1 more; --json lists them\n"},
 		{holt.RootFilesDiff{Unlisted: "einstein: why\x1b"}, "root disk  not compared: einstein: why␛\n"},
 	} {
 		var out strings.Builder
@@ -135,10 +135,10 @@ func TestSayUnlisted(t *testing.T) {
 // What cobra and pflag say of mistakes is said in words.
 func TestMistakes(t *testing.T) {
 	for args, want := range map[string]string{
-		"computer get":                     "get takes 1 argument, not 0\n",
-		"run list -n x":                    "--limit cannot be \"x\": it is a whole number\n",
-		"computer run e true --timeout 2":  "--timeout cannot be \"2\": it is a time with its unit, as 90s or 1h30m\n",
-		"computer fork einstein --count y": "--count cannot be \"y\": it is a whole number\n",
+		"computer get":                     "get needs 1 argument, got 0\n",
+		"run list -n x":                    "--limit: invalid value \"x\"\nhint: use a whole number\n",
+		"computer run e true --timeout 2":  "--timeout: invalid value \"2\"\nhint: use a duration with a unit, such as 90s or 1h30m\n",
+		"computer fork einstein --count y": "--count: invalid value \"y\"\nhint: use a whole number\n",
 	} {
 		var out, said strings.Builder
 		if status := Main(t.Context(), strings.Fields(args), Streams{Out: &out, Err: &said}, Local{}); status != exitUsage || !strings.Contains(said.String(), want) {

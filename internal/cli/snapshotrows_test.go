@@ -31,10 +31,10 @@ func TestSnapshotLines(t *testing.T) {
 		want []string
 		none []string
 	}{
-		{holt.Snapshot{ID: "snap_a", Kind: holt.SnapshotOfFork, MemoryMB: 512, PauseMS: 31.4}, []string{"memory 512.0 MiB", "stood still 31 ms"}, []string{"name", "after", "forks", "in archive", "throttled", "forced"}},
+		{holt.Snapshot{ID: "snap_a", Kind: holt.SnapshotOfFork, MemoryMB: 512, PauseMS: 31.4}, []string{"memory 512.0 MiB", "halted 31 ms"}, []string{"name", "after", "forks", "in archive", "throttled", "forced"}},
 		{holt.Snapshot{ID: "snap_a", Kind: holt.SnapshotManual, PauseMS: 1300, Throttle: 90, Forced: true, Forks: []holt.Dependent{{Name: "try-1"}, {Name: "try-2"}}},
-			[]string{"in archive not yet", "stood still 1.3 s", "held back 90 % of its time at last", "forced to stand for all that was left: its memory changed too fast", "forks try-1, try-2"}, nil},
-		{holt.Snapshot{ID: "snap_a", Kind: holt.SnapshotManual, Stopped: true, MemoryMB: 512}, []string{"memory none: it was stopped"}, []string{"halted"}},
+			[]string{"in archive not yet", "halted 1.3 s", "throttled processors throttled by up to 90 %, because memory changed quickly", "forced memory changed too quickly, so the rest was copied while the computer was halted", "forks try-1, try-2"}, nil},
+		{holt.Snapshot{ID: "snap_a", Kind: holt.SnapshotManual, Stopped: true, MemoryMB: 512}, []string{"memory none; the computer was stopped"}, []string{"halted"}},
 	} {
 		var got []string
 		for _, row := range snapshotLines(one.m, func(id holt.SnapshotID) string { return string(id) }) {

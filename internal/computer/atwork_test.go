@@ -37,7 +37,7 @@ func TestAtWork(t *testing.T) {
 			t.Errorf("at work: %+v", other)
 		}
 		_, _, err = w.waker.wake(t.Context(), "einstein", holt.Use{})
-		wants(t, err, "einstein did not wake within 20ms: it is pausing, and waits for the snapshot restore that")
+		wants(t, err, "einstein did not wake within 20ms: it is pausing, and waits for the snapshot restore in progress")
 		bounded, expire := context.WithCancelCause(t.Context())
 		waits := make(chan error, 1)
 		go func() {
@@ -48,7 +48,7 @@ func TestAtWork(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		expire(context.DeadlineExceeded)
-		wants(t, <-waits, "to wait for the snapshot restore that")
+		wants(t, <-waits, "waiting for the snapshot restore in progress")
 		return true, nil
 	}})
 	if w.ok(err); is() != nil {

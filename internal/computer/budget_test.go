@@ -146,7 +146,7 @@ func TestBudget(t *testing.T) {
 	}
 	w.cfg.Fail = nil
 	_, err = w.Memory().Resume(t.Context(), "einstein", "")
-	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
+	if e := holt.AsError(err); holt.CodeOf(err) != holt.TooMany || !strings.Contains(e.Message, "budget of einstein is exhausted: used 10h1m of 10h of run time") || !strings.Contains(e.Hint, "holt computer budget einstein --run-time") {
 		t.Errorf("resumed: %v", err)
 	}
 	if a := w.awake(); !strings.Contains(a.Note, "it cannot be woken") || !strings.Contains(a.Note, "paused, by budget") {

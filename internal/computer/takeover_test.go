@@ -201,8 +201,8 @@ func TestOneDamagedWorkspace(t *testing.T) {
 		reason              string
 		snapshots, restores int
 	}{
-		{true, holt.ComputerRunning, "cannot be taken over: its journal is damaged", 2, 1},
-		{false, holt.ComputerStopped, "ended while the daemon was away", 0, 1}, // mended by hand
+		{true, holt.ComputerRunning, "cannot adopt it: its journal is damaged", 2, 1},
+		{false, holt.ComputerStopped, "ended while the daemon was not running", 0, 1}, // mended by hand
 	} {
 		cfg.Workspaces = damaged{some: map[holt.WorkspaceID]bool{bad.workspaceID: is.damaged}}
 		if !is.damaged {

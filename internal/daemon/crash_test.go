@@ -319,7 +319,7 @@ func TestMachineKilled(t *testing.T) {
 	p.kill()
 	killMachine(t, dir, c.ID)
 	p = spawn(t, dir, "")
-	if c, err = p.Computers.Get(ctx, "curie"); err != nil || c.State != holt.ComputerStopped || !strings.Contains(c.Reason, "away") {
+	if c, err = p.Computers.Get(ctx, "curie"); err != nil || c.State != holt.ComputerStopped || !strings.Contains(c.Reason, "while the daemon was not running") {
 		t.Errorf("%+v %v", c, err)
 	}
 	endAll(t, p)

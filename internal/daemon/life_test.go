@@ -167,7 +167,7 @@ func TestBadInput(t *testing.T) {
 			_, err := computers.Create(ctx, holt.ComputerSpec{Name: "noether"}, "")
 			return err
 		}},
-		"bad name": {holt.InvalidArgument, "names are", func() error {
+		"bad name": {holt.InvalidArgument, "use 1 to 63 characters", func() error {
 			_, err := computers.Create(ctx, holt.ComputerSpec{Name: strings.Repeat("a", 300)}, "")
 			return err
 		}},
@@ -199,7 +199,7 @@ func TestBadInput(t *testing.T) {
 		"workspace deleted under a computer": {holt.Conflict, "holt computer delete noether", func() error {
 			return d.Workspaces().Delete(ctx, "noether", "")
 		}},
-		"workspace name": {holt.InvalidArgument, "names are", func() error {
+		"workspace name": {holt.InvalidArgument, "use 1 to 63 characters", func() error {
 			_, err := d.Workspaces().Create(ctx, holt.WorkspaceSpec{Name: "a/b"}, "")
 			return err
 		}},
