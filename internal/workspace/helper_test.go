@@ -63,8 +63,8 @@ func (f *fixture) check() {
 	}
 	f.t.mu.Lock()
 	defer f.t.mu.Unlock()
-	if n := f.heldValues(); n != f.t.values {
-		f.Errorf("%d bytes of values are cached, but %d are counted", n, f.t.values)
+	if n := f.heldValues(); n != f.t.inodes.values {
+		f.Errorf("%d bytes of values are cached, but %d are counted", n, f.t.inodes.values)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestRestorePaths(t *testing.T) {
 	f.ok(f.unlink("other/b"))
 	f.ok(f.rmdir("other"))
 	for _, want := range []string{"no longer exists", "has been replaced"} {
-		if want == "is another now" {
+		if want == "has been replaced" {
 			f.mkdir("other")
 		}
 		_, err := f.w.Restore(context.Background(), f.c, "one", RestoreOptions{Paths: []string{"/other/b"}})

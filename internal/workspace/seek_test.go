@@ -48,8 +48,8 @@ func TestHugeFiles(t *testing.T) {
 		for i := range int64(1000) { // holes everywhere
 			_, err := f.t.Read(a.Ino, i<<40+123<<23, make([]byte, 10))
 			f.ok(err)
-			if evicted && f.t.extents > 5000 {
-				t.Fatal(f.t.extents)
+			if evicted && f.t.inodes.extents > 5000 {
+				t.Fatal(f.t.inodes.extents)
 			}
 		}
 		forget()

@@ -70,9 +70,6 @@ type memory struct {
 	count       counters
 	checkpoints checkpointList
 	lineage     []Ancestor // the last is this one
-	entries     int        // cached directory entries
-	extents     int        // loaded extents
-	values      int        // bytes of cached xattrs and symlink targets
 	longest     int        // no directory's path is longer; 0: not known
 	grown       int64      // by how much renames lengthened paths below them, in sum; up to grownStored the index has it
 	grownStored int64

@@ -21,8 +21,8 @@ func TestValuesAreBounded(t *testing.T) {
 		t.Helper()
 		f.t.mu.Lock()
 		defer f.t.mu.Unlock()
-		if n := f.heldValues(); n != f.t.values || n > most+most/16 {
-			t.Fatalf("%s: %d bytes are held, %d counted", when, n, f.t.values)
+		if n := f.heldValues(); n != f.t.inodes.values || n > most+most/16 {
+			t.Fatalf("%s: %d bytes are held, %d counted", when, n, f.t.inodes.values)
 		}
 	}
 	var files, links []Ino
