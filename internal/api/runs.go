@@ -29,6 +29,12 @@ func (f EventsFrom) At() (int64, error) {
 	return offset, nil
 }
 
+// Parse checks the offset.
+func (f EventsFrom) Parse() error {
+	_, err := f.At()
+	return err
+}
+
 // InputEnd is how much of its input a run has taken.
 type InputEnd struct {
 	Offset int64 `json:"offset" doc:"bytes that the run has taken since its start: where the next call begins"`

@@ -74,6 +74,9 @@ func (w *warden) rules() map[*api.Endpoint]rule {
 		api.AddSSHKey.Endpoint:    w.credentials(change),
 		api.DeleteSSHKey.Endpoint: on(w.deleteSSHKey),
 		api.CreateUpload.Endpoint: confining(func(ctx context.Context, in *api.UploadStart) (context.Context, error) {
+			if in.Body == nil { // the registry refuses such a call before
+				in.Body = &holt.UploadSpec{}
+			}
 			return w.file(ctx, *in.Body, change)
 		}),
 		api.GetUpload.Endpoint:    w.upload(look),

@@ -17,19 +17,19 @@ var errorMeanings = []struct {
 	Code  holt.Code
 	Means string
 }{
-	{holt.InvalidArgument, "the request cannot be right, whatever the state"},
-	{holt.NotFound, "no such thing, or not yours"},
-	{holt.AlreadyExists, "the name is taken"},
-	{holt.Conflict, "the state does not allow it now"},
+	{holt.InvalidArgument, "the request is invalid, whatever the state"},
+	{holt.NotFound, "the object does not exist, or is not visible to the caller"},
+	{holt.AlreadyExists, "the name is in use"},
+	{holt.Conflict, "the current state does not allow it"},
 	{holt.Unauthenticated, "no valid token"},
-	{holt.Forbidden, "the token does not cover it"},
+	{holt.Forbidden, "the token does not allow it"},
 	{holt.OutOfSpace, "a disk or a quota is full"},
-	{holt.TooMany, "a limit is reached; try later or ask for less"},
-	{holt.Unsupported, "this host or engine cannot do it"},
-	{holt.Unavailable, "a part that is needed does not answer"},
+	{holt.TooMany, "a limit is reached; try again later or ask for less"},
+	{holt.Unsupported, "this host or engine does not support it"},
+	{holt.Unavailable, "a required part does not answer"},
 	{holt.Timeout, "it took longer than allowed"},
-	{holt.Corrupt, "stored bytes are not what was written"},
-	{holt.Internal, "a defect in holt"},
+	{holt.Corrupt, "stored data is damaged"},
+	{holt.Internal, "a bug in holt"},
 }
 
 // docsError is one of them on the page.
