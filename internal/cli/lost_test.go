@@ -25,10 +25,10 @@ func TestTerminalLost(t *testing.T) {
 // What goes on no more, and what is left of it.
 func TestRunRows(t *testing.T) {
 	for want, run := range map[string]holt.Run{
-		"its exit status is not known":           {State: holt.RunLost},
+		"its exit status is not known":              {State: holt.RunLost},
 		"1 process; end them with: holt run kill":   {State: holt.RunExited, Background: 1},
 		"2 processes; end them with: holt run kill": {State: holt.RunExited, Background: 2},
-		"exit 3":                              {State: holt.RunExited, ExitCode: 3},
+		"exit 3": {State: holt.RunExited, ExitCode: 3},
 	} {
 		said := ""
 		for _, row := range runRows(run, "gk") {
