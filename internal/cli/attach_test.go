@@ -161,15 +161,15 @@ func TestAttach(t *testing.T) {
 		want   string
 	}{
 		{"terminal list einstein", 0, "exit 42"},
-		{"terminal open einstein build --command cat", 0, "build runs in einstein"},
+		{"terminal open einstein build --command cat", 0, "build is running in einstein"},
 		{"terminal list einstein", 0, "build  running"},
 		{"terminal signal einstein build INT", 0, "sent SIGINT to build"},
-		{"terminal open einstein other --command cat", 0, "other runs"},
+		{"terminal open einstein other --command cat", 0, "other is running"},
 		{"terminal close einstein other", 0, "other: ended by SIGHUP"},
 		{"terminal close einstein nothing", 3, "no terminal"},
 		{"terminal attach nobody", 125, "no computer"},
-		{"terminal attach einstein --detach-key x", 2, "not a key"},
-		{"terminal attach einstein No", 2, "cannot be a name"},
+		{"terminal attach einstein --detach-key x", 2, "not a detach key"},
+		{"terminal attach einstein No", 2, "invalid name"},
 		{"terminal attach", 2, "usage"},
 	} {
 		if screen, status := onTerminal(t, d, "", strings.Fields(tt.args)...); status != tt.status || !strings.Contains(screen, tt.want) {

@@ -197,7 +197,7 @@ func TestForward(t *testing.T) {
 	if _, err := io.Copy(io.Discard, answers); err == nil || os.IsTimeout(err) {
 		t.Errorf("after the daemon's end: %v; it is to be reset", err)
 	}
-	f.says("this command goes on listening")
+	f.says("this command keeps listening")
 	servertest.Serve(t, servertest.Options(quietT{t}, nouns), d.Socket)
 	if got := through(t, "unix", near, "again"); got != "again" {
 		t.Errorf("after the daemon's return: %q", got)
@@ -312,12 +312,12 @@ func TestForwardRefuses(t *testing.T) {
 		says   string
 	}{
 		{"curie", 2, "usage:"},
-		{"curie 0", 2, "ports are 1 to 65535"},
+		{"curie 0", 2, "use a port from 1 to 65535"},
 		{"curie 3000:", 2, "leave it out for the same number"},
 		{"curie 3000:x", 2, "leave it out for the same number"},
-		{"curie 70000", 2, "ports are 1 to 65535"},
-		{"curie run/docker.sock:1", 2, "ports are 1 to 65535"},
-		{"curie /run/docker.sock", 2, "say /run/docker.sock:PORT"},
+		{"curie 70000", 2, "use a port from 1 to 65535"},
+		{"curie run/docker.sock:1", 2, "use a port from 1 to 65535"},
+		{"curie /run/docker.sock", 2, "use /run/docker.sock:PORT"},
 		{"curie 3000:" + port, 4, "port " + port + " of 127.0.0.1 is already in use on this machine\nhint: choose another port, as 3000:"},
 		{"curie 3000:" + port6, 4, "port " + port6 + " of ::1 is already in use on this machine\nhint: choose another port, as 3000:"},
 		{"curie " + port, 4, "is already in use on this machine"},

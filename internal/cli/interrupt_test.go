@@ -64,8 +64,8 @@ func TestInterrupted(t *testing.T) {
 		{"computer create --name curie", syscall.SIGINT, 130, ""},
 		{"computer create --name curie", syscall.SIGTERM, 143, ""},
 		{"computer run curie true", syscall.SIGINT, 130, ""},
-		{"computer fork curie", syscall.SIGINT, 130, "it goes on; holt computer list shows"},
-		{"computer pause curie", syscall.SIGINT, 130, "it goes on; holt computer list shows"},
+		{"computer fork curie", syscall.SIGINT, 130, "the daemon completes it; see the result with: holt computer list"},
+		{"computer pause curie", syscall.SIGINT, 130, "the daemon completes it; see the result with: holt computer list"},
 	} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Args = append([]string{"holt"}, strings.Fields(c.args)...) // see TestMain
@@ -83,7 +83,7 @@ func TestInterrupted(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != c.status || !strings.Contains(out.String(), "interrupted") {
 			t.Errorf("%s, %v: status %d, want %d: %s", c.args, c.signal, got, c.status, out.String())
 		}
-		if says := out.String(); !strings.Contains(says, c.goesOn) || c.goesOn == "" && strings.Contains(says, "goes on") {
+		if says := out.String(); !strings.Contains(says, c.goesOn) || c.goesOn == "" && strings.Contains(says, "the daemon completes it") {
 			t.Errorf("%s says %s", c.args, says)
 		}
 	}
@@ -129,7 +129,7 @@ func TestInterruptedStart(t *testing.T) {
 			up <- struct{}{}
 		}
 		_ = cmd.Wait() // the status says it
-		if got := cmd.ProcessState.ExitCode(); got != 130 || strings.Contains(out.String(), "it may yet") != (signals == 2) {
+		if got := cmd.ProcessState.ExitCode(); got != 130 || strings.Contains(out.String(), "it may be running") != (signals == 2) {
 			t.Errorf("%d signals: status %d: %s", signals, got, out.String())
 		}
 		if signals == 2 {

@@ -71,7 +71,7 @@ func TestOddOutputs(t *testing.T) {
 	const odd = `{"id":"two","command":"echo odd > out/x"}` + "\n"
 	const three = `{"id":"three","command":"echo 3 > out/x"}` + "\n"
 	all := run(protected+odd+three, 1)
-	if n := strings.Count(all, "\n"); n != 3 || !strings.Contains(all, `"id":"three"`) || strings.Count(all, "its outputs cannot be here: ") != 1 || strings.Count(all, "24 hours") != 1 {
+	if n := strings.Count(all, "\n"); n != 3 || !strings.Contains(all, `"id":"three"`) || strings.Count(all, "the outputs cannot be stored here: ") != 1 || strings.Count(all, "24 hours") != 1 {
 		t.Errorf("%d results: %s", n, all)
 	}
 	if got, err := os.ReadFile(filepath.Join(results, "one/d/e/f")); err != nil || string(got) != "1\n" {

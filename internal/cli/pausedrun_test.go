@@ -59,7 +59,7 @@ func TestFollowOfPaused(t *testing.T) {
 	}
 	lines := bufio.NewReader(said)
 	for _, want := range []string{
-		"holt: curie is paused, by budget; run " + string(id) + " goes on when it does",
+		"holt: curie is paused, by budget; run " + string(id) + " continues when the computer is resumed",
 		"hint: holt computer resume curie",
 	} {
 		if line, _ := lines.ReadString('\n'); strings.TrimSpace(line) != want {

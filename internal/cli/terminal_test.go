@@ -66,7 +66,7 @@ func TestTerminal(t *testing.T) {
 	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
 	for _, step := range []step{
 		{"computer list", "", 0, []string{"no computers yet"}, nil},
-		{"computer create --name einstein", "", 0, []string{"einstein runs, with workspace einstein", "next: holt computer run einstein"}, []string{"{"}},
+		{"computer create --name einstein", "", 0, []string{"einstein is running with workspace einstein", "next: holt computer run einstein"}, []string{"{"}},
 		{"computer list", "", 0, []string{"NAME", "einstein  running  base", "1.0 GiB", "10.0 GiB", "s ago"}, []string{"{"}},
 		{"computer list --json", "", 0, []string{`"name": "einstein"`}, []string{"NAME"}},
 		{"computer get einstein", "", 0, []string{"state", "engine     memory"}, nil},
@@ -91,25 +91,25 @@ func TestSnapshotsOnTerminal(t *testing.T) {
 	for _, step := range []step{
 		{"snapshot list", "", 0, []string{"no snapshots yet; take one with: holt computer snapshot NAME"}, nil},
 		{"computer create --name einstein", "", 0, nil, nil},
-		{"computer snapshot einstein --name dawn", "", 0, []string{"snapshot dawn of einstein is kept; it stood still for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
-		{"snapshot show dawn", "", 0, []string{"name         dawn\n", "kind         manual\n", "stood still  0 ms\n"}, []string{"{", "after", "forks", "throttled", "forced"}},
-		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 runs, forked from einstein\ntry-2 runs, forked from einstein\n"}, []string{"{"}},
+		{"computer snapshot einstein --name dawn", "", 0, []string{"took snapshot dawn of einstein; it was halted for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
+		{"snapshot show dawn", "", 0, []string{"name        dawn\n", "kind        manual\n", "halted      0 ms\n"}, []string{"{", "after", "forks", "throttled", "forced"}},
+		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 is running, forked from einstein\ntry-2 is running, forked from einstein\n"}, []string{"{"}},
 		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
-		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "HALTED", "dawn    einstein         snapshot  ", "try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  einstein at dawn\n"}, nil},
+		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "HALTED", "dawn      einstein         manual", "try-1, try-2\n"}, []string{"{"}},
+		{"computer get try-1", "", 0, []string{"forked from    einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
 		{"computer resume einstein", "", 0, []string{"einstein is running\n"}, nil},
-		{"snapshot restore dawn", "n\n", 1, []string{"Take einstein back to the snapshot dawn, taken ", " s ago? [y/N]", "cancelled; nothing was changed"}, nil},
-		{"snapshot restore einstein@dawn", "y\n", 0, []string{"Take einstein back to the snapshot dawn, taken ",
-			"einstein is running, as it was at dawn; what it was until now is the snapshot before-restore\n", "undo: holt snapshot restore einstein@before-restore\n"}, nil},
+		{"snapshot restore dawn", "n\n", 1, []string{"Restore einstein to the snapshot dawn, taken ", " s ago? [y/N]", "cancelled; nothing was changed"}, nil},
+		{"snapshot restore einstein@dawn", "y\n", 0, []string{"Restore einstein to the snapshot dawn, taken ",
+			"einstein is running, restored to dawn; its previous state is the snapshot before-restore\n", "revert with: holt snapshot restore einstein@before-restore\n"}, nil},
 		{"snapshot diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
 			"packages, processes and ports are not compared: einstein: nothing runs here\n"}, []string{"{"}},
-		{"snapshot delete dawn", "n\n", 1, []string{"Delete snapshot dawn of einstein? Its forks go on: try-1, try-2. [y/N]"}, nil},
-		{"snapshot delete dawn", "y\n", 0, []string{"snapshot dawn is deleted, 1 B freed; its forks go on: try-1, try-2\n"}, []string{"{"}},
+		{"snapshot delete dawn", "n\n", 1, []string{"Delete snapshot dawn of einstein? Its forks are kept: try-1, try-2. [y/N]"}, nil},
+		{"snapshot delete dawn", "y\n", 0, []string{"snapshot dawn is deleted, 1 B freed; forks that are kept: try-1, try-2\n"}, []string{"{"}},
 		{"computer snapshot try-1 --name noon", "", 0, nil, nil},
-		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? Its snapshots go with it: before-restore. Its forks go on: try-1, try-2. [y/N]"}, nil},
-		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its snapshots went with it: before-restore; its forks go on: try-1, try-2\n"}, []string{"{"}},
-		{"computer get try-1", "", 0, []string{"forked from  einstein (deleted) at snap_", " (deleted)\n"}, nil},
+		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? This deletes its snapshots: before-restore. Its forks are kept: try-1, try-2. [y/N]"}, nil},
+		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; deleted with it, snapshots: before-restore; forks that are kept: try-1, try-2\n"}, []string{"{"}},
+		{"computer get try-1", "", 0, []string{"forked from    einstein (deleted) at snap_", " (deleted)\n"}, nil},
 		{"computer delete try-1 --json --yes", "", 0, []string{`"deleted": "try-1"`, `"snapshots": [`, `"name": "noon"`}, []string{`"forks"`}},
 		{"computer delete try-2", "y\n", 0, []string{"try-2 is deleted\n"}, nil},
 	} {
@@ -162,7 +162,7 @@ func TestDeleteCheckpointAsks(t *testing.T) {
 		{"y\n", nil, 0, "deleting one frees"},
 	} {
 		screen, status := onTerminal(t, d, step.typed, append([]string{"workspace", "delete-checkpoint", "data", "one"}, step.flags...)...)
-		asked := strings.Contains(screen, "Delete checkpoint one of data, which frees 0 B of content?")
+		asked := strings.Contains(screen, "Delete checkpoint one of data? This frees 0 B of content.")
 		if status != step.status || !strings.Contains(screen, step.want) || asked != (step.typed != "") {
 			t.Errorf("%q %s: status %d:\n%s", step.typed, step.flags, status, screen)
 		}

@@ -48,7 +48,7 @@ func TestWaitingFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	line, _ := bufio.NewReader(said).ReadString('\n')
-	if want := "holt: waiting for the snapshot of curie, at work for 1 min"; strings.TrimSpace(line) != want {
+	if want := "holt: waiting for another call: snapshot of curie, in progress for 1 min"; strings.TrimSpace(line) != want {
 		t.Errorf("said %q, want %q", line, want)
 	}
 	close(free)
