@@ -51,7 +51,7 @@ deps:
 
 check: guest
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
-	$(GO) vet $(PACKAGES)
+	$(GO) vet -composites=false $(PACKAGES)
 	$(GO) tool staticcheck $(PACKAGES)
 
 # Known vulnerabilities in Go and in modules that holt calls; exit status 3: there are.
@@ -63,7 +63,7 @@ e2e: deps build
 
 bench: build
 	./scripts/test-deps bench
-	$(GO) run ./bench -out docs/performance.md
+	$(GO) run ./bench -out docs/notes/benchmarks.md
 
 # All at the full counts, and every decoder fuzzed (FUZZTIME each); ends with counts and seeds. The models of workspace
 # run for 10 min (TestModel) and 5 (the others), or each for HOLT_SOAK_TIME=2h.

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Actor is who calls: what the call changes is attributed to them.
+// Actor is the caller. What a call changes is attributed to it.
 type Actor struct {
-	Token    TokenID    // "" unless it is one
-	Schedule ScheduleID // likewise
-	Computer ComputerID // likewise: one that speaks of itself, see docs/design/networkprocess.md
-	Name     string     // the token's, the schedule's or the computer's
-	Tenant   string     // to whose things the call is confined; "": the daemon's own work, which sees all
-	Rights   Rights     // of a token
-	Expires  time.Time  // likewise; zero: never
+	Token    TokenID    // set if the caller uses a token
+	Schedule ScheduleID // set if the caller is a schedule
+	Computer ComputerID // set if the caller is a computer that calls /v1/self, see docs/design/networkprocess.md
+	Name     string     // of the token, schedule or computer
+	Tenant   string     // tenant that the call is confined to; "": the daemon itself, which sees all
+	Rights   Rights     // of the token
+	Expires  time.Time  // of the token; zero: never
 }
 
-// Person says that it is nobody's credential: the person whose daemon it is, or the daemon itself.
+// Person reports whether the caller uses no credential: the owner of the daemon at its socket, or the daemon itself.
 func (a Actor) Person() bool { return a.Token == "" && a.Schedule == "" && a.Computer == "" }
 
-// Admin says whether it may do what is the host's, and act for every tenant.
+// Admin reports whether the caller may change settings of the host and act for every tenant.
 func (a Actor) Admin() bool { return a.Person() || a.Token != "" && a.Rights.Admin }
 
 type actorKey struct{}
@@ -29,8 +29,8 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActingFor returns ctx with the actor of another call, and what is asked before it: for work that goes on when its
-// caller leaves, and must still see and do no more than he does.
+// ActingFor returns ctx with the actor and the [Before] check of call. Use it for work that outlives its call and must
+// keep the caller's rights.
 func ActingFor(ctx, call context.Context) context.Context {
 	a, _ := call.Value(actorKey{}).(Actor)
 	may, _ := call.Value(beforeKey{}).(func(context.Context) error)
@@ -39,14 +39,14 @@ func ActingFor(ctx, call context.Context) context.Context {
 
 type beforeKey struct{}
 
-// Before returns a context in which a call that changes something asks may before it begins. The repeat of one that has
-// begun does not: it gets the answer of that, or finishes it. (One that a daemon's end cut off may not have been asked: such
-// an end lets one call more in.)
+// Before returns a context in which a call that changes something asks may first. A repeated call with the same
+// idempotency key does not ask again: it gets the first call's answer, or completes it. A call that the end of the
+// daemon interrupted may not have been asked.
 func Before(ctx context.Context, may func(context.Context) error) context.Context {
 	return context.WithValue(ctx, beforeKey{}, may)
 }
 
-// AskBefore asks, if there is something to ask. What the call calls with the context that it returns asks no more.
+// AskBefore runs the check that [Before] set, if any. The returned context has no check, so nested calls do not ask again.
 func AskBefore(ctx context.Context) (context.Context, error) {
 	may, _ := ctx.Value(beforeKey{}).(func(context.Context) error)
 	if may == nil {
@@ -56,13 +56,13 @@ func AskBefore(ctx context.Context) (context.Context, error) {
 	return ctx, may(ctx)
 }
 
-// ActorOf returns whose call ctx belongs to; false: the person's whose daemon it is.
+// ActorOf returns the caller; false if it is a [Actor.Person].
 func ActorOf(ctx context.Context) (Actor, bool) {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a, !a.Person()
 }
 
-// TenantOf returns whose what a call makes is, and whose names it speaks of.
+// TenantOf returns the tenant that owns what a call creates and in which it looks names up.
 func TenantOf(ctx context.Context) string {
 	if in := Confined(ctx); in != "" {
 		return in
@@ -70,8 +70,8 @@ func TenantOf(ctx context.Context) string {
 	return DefaultTenant
 }
 
-// Confined returns the tenant to whose things a call is confined: for it nothing else exists. "" is the
-// daemon's own work, which sees all. Every look-up of something that is a tenant's asks it.
+// Confined returns the tenant that a call is confined to; objects of other tenants do not exist for it. "" is the
+// daemon itself, which sees all. Every look-up of a tenant's object must check it.
 func Confined(ctx context.Context) string {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a.Tenant
@@ -79,13 +79,12 @@ func Confined(ctx context.Context) string {
 
 type beneathKey struct{}
 
-// Beneath returns a context whose calls on a workspace's files cannot leave a directory of it, whatever
-// symbolic links there are.
+// Beneath returns a context whose calls on a workspace's files cannot leave a directory, even through symbolic links.
 func Beneath(ctx context.Context, dir string) context.Context {
 	return context.WithValue(ctx, beneathKey{}, dir)
 }
 
-// BeneathOf returns that directory; "": anywhere.
+// BeneathOf returns the directory of [Beneath]; "": no restriction.
 func BeneathOf(ctx context.Context) string {
 	dir, _ := ctx.Value(beneathKey{}).(string)
 	return dir

@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// AuditEntry is one thing that somebody did, or was not let do, through a door. It never holds what was sent.
+// AuditEntry records one call, or a refused one. It never contains the request's body.
 type AuditEntry struct {
-	Seq     int64     `json:"seq" doc:"its number, without gaps but for what has gone"`
-	At      time.Time `json:"at" doc:"when it ended, or, with the code begun, began"`
-	Tenant  string    `json:"tenant,omitempty" doc:"to whose things the call was confined; absent: nobody knows who it was"`
-	Actor   string    `json:"actor" enum:"person,token,computer,schedule,nobody" doc:"what the caller is"`
+	Seq     int64     `json:"seq" doc:"number of the entry; consecutive, except for expired entries"`
+	At      time.Time `json:"at" doc:"end of the call; with code begun, its beginning"`
+	Tenant  string    `json:"tenant,omitempty" doc:"tenant of the caller; absent if the caller was not authenticated"`
+	Actor   string    `json:"actor" enum:"person,token,computer,schedule,nobody" doc:"kind of caller"`
 	Token   TokenID   `json:"token,omitempty"`
-	Name    string    `json:"name,omitempty" doc:"of the token, the schedule or the computer"`
+	Name    string    `json:"name,omitempty" doc:"name of the token, schedule or computer"`
 	Door    string    `json:"door" doc:"socket, tcp, guest, ssh or preview"`
-	Remote  string    `json:"remote,omitempty" doc:"address that it came from"`
-	Op      string    `json:"op" doc:"operation id of the API, or what another door calls it"`
-	Noun    string    `json:"noun,omitempty" doc:"what kind of thing it was about"`
-	Ref     string    `json:"ref,omitempty" doc:"names and ids of what it was about, and the path of a file"`
-	Made    string    `json:"made,omitempty" doc:"id of what it made"`
-	Code    string    `json:"code" doc:"ok, begun (of what goes on, or starts what does: it has another entry at its end), or an error's code"`
-	Status  int       `json:"status,omitempty" doc:"HTTP status, where there is one"`
+	Remote  string    `json:"remote,omitempty" doc:"address of the caller"`
+	Op      string    `json:"op" doc:"operation id of the API, or the name of an SSH or preview operation"`
+	Noun    string    `json:"noun,omitempty" doc:"kind of object"`
+	Ref     string    `json:"ref,omitempty" doc:"names and ids of the object, and the path of a file"`
+	Made    string    `json:"made,omitempty" doc:"id of the created object"`
+	Code    string    `json:"code" doc:"ok, begun (a long call, which gets a second entry at its end), or the code of the error"`
+	Status  int       `json:"status,omitempty" doc:"HTTP status, if any"`
 	Request string    `json:"request,omitempty" doc:"request id, as in the daemon's log"`
 	TookMS  float64   `json:"took_ms"`
 }
 
-// AuditSpec says which entries to show.
+// AuditSpec selects audit entries.
 type AuditSpec struct {
-	Before int64 // only those with a lower number; 0: from the newest on
+	Before int64 // only entries with a lower number; 0: start with the newest
 	Limit  int
-	Tenant string // only this one's; "": of all that the caller may see
+	Tenant string // "": all tenants that the caller may see
 }
 
-// AuditQuery is a question to the audit log.
+// AuditQuery is a SQL query on the audit log.
 type AuditQuery struct {
 	SQL       string `json:"sql" doc:"one SELECT statement (SQLite); the table is audit"`
 	MaxRows   int    `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
@@ -41,7 +41,7 @@ type AuditQuery struct {
 
 var secretRE = regexp.MustCompile(`holt_[a-z2-7]{16}_[a-z2-7]{52}`)
 
-// Redact takes secrets of tokens out of a text that is written down somewhere: people put them in wrong places.
+// Redact removes secrets of tokens from text that is stored or logged.
 func Redact(s string) string {
 	if len(s) < 5+16+1+52 {
 		return s

@@ -5,39 +5,38 @@ import (
 	"time"
 )
 
-// Budget is what a computer and all its forks, and theirs, may use together until somebody raises it. Then they are
-// paused, and none wakes. It counts from when it was set.
+// Budget limits what a computer, its forks, and their forks use together, counted from when it was set. When it is
+// exhausted, they are paused and cannot be woken until it is raised.
 type Budget struct {
-	ComputerID   ComputerID `json:"computer_id" doc:"that it was set on; it counts that and all its forks, and theirs"`
-	Computer     string     `json:"computer" doc:"its name when the budget was set last"`
-	CPUMS        int64      `json:"cpu_ms,omitempty" doc:"time of processors, milliseconds; absent: as much as they like"`
-	RunMS        int64      `json:"run_ms,omitempty" doc:"time that computers run, all together, milliseconds; absent: as long as they like"`
-	NetworkBytes int64      `json:"network_bytes,omitempty" doc:"bytes of payload, sent and received; absent: as much as they like"`
+	ComputerID   ComputerID `json:"computer_id" doc:"the computer that the budget was set on; it also counts its forks and their forks"`
+	Computer     string     `json:"computer" doc:"name of that computer when the budget was last set"`
+	CPUMS        int64      `json:"cpu_ms,omitempty" doc:"CPU time, milliseconds; absent: no limit"`
+	RunMS        int64      `json:"run_ms,omitempty" doc:"total running time of the computers, milliseconds; absent: no limit"`
+	NetworkBytes int64      `json:"network_bytes,omitempty" doc:"payload bytes sent and received; absent: no limit"`
 	Used         BudgetUse  `json:"used"`
-	Exhausted    bool       `json:"exhausted,omitempty" doc:"the computers are paused, and none of them wakes until it is raised"`
-	CreatedAt    time.Time  `json:"created_at" doc:"when it began to count"`
+	Exhausted    bool       `json:"exhausted,omitempty" doc:"the computers are paused and cannot be woken until the budget is raised"`
+	CreatedAt    time.Time  `json:"created_at" doc:"when counting began"`
 }
 
-// BudgetUse is what of a budget is used, to a quarter of a minute.
+// BudgetUse is the used part of a budget, accurate to 15 seconds.
 type BudgetUse struct {
-	CPUMS        int64 `json:"cpu_ms" doc:"of the processes that are the machines, milliseconds"`
+	CPUMS        int64 `json:"cpu_ms" doc:"CPU time of the machines' processes on the host, milliseconds"`
 	RunMS        int64 `json:"run_ms" doc:"milliseconds"`
 	NetworkBytes int64 `json:"network_bytes"`
 }
 
-// BudgetChange says what to change of a budget, which begins with the first. What is absent stays as it is; 0 takes
-// that part away.
+// BudgetChange creates or changes a budget. Absent parts keep their value; 0 removes a part.
 type BudgetChange struct {
-	CPUMS        *int64 `json:"cpu_ms,omitempty" minimum:"0" doc:"time of processors, milliseconds"`
-	RunMS        *int64 `json:"run_ms,omitempty" minimum:"0" doc:"time that computers run, all together, milliseconds"`
-	NetworkBytes *int64 `json:"network_bytes,omitempty" minimum:"0" doc:"bytes of payload, sent and received"`
-	Reset        bool   `json:"reset,omitempty" doc:"count from 0 again"`
+	CPUMS        *int64 `json:"cpu_ms,omitempty" minimum:"0" doc:"CPU time, milliseconds"`
+	RunMS        *int64 `json:"run_ms,omitempty" minimum:"0" doc:"total running time of the computers, milliseconds"`
+	NetworkBytes *int64 `json:"network_bytes,omitempty" minimum:"0" doc:"payload bytes sent and received"`
+	Reset        bool   `json:"reset,omitempty" doc:"reset the counters to 0"`
 }
 
-// Apply changes b. InvalidArgument: nothing is changed, a part is below 0 or above what can be counted, or none is left.
+// Apply changes b. Errors: InvalidArgument if no change is given, a part is out of range, or no part is left.
 func (c BudgetChange) Apply(b *Budget) error {
 	if c == (BudgetChange{}) {
-		return Errorf(InvalidArgument, "nothing is to be changed").WithHint("give cpu_ms, run_ms, network_bytes or reset")
+		return Errorf(InvalidArgument, "no change is given").WithHint("set cpu_ms, run_ms, network_bytes or reset")
 	}
 	for _, part := range []struct {
 		to, from *int64
@@ -47,12 +46,12 @@ func (c BudgetChange) Apply(b *Budget) error {
 			*part.to = *part.from
 		}
 		if *part.to < 0 || *part.to > part.most {
-			return Errorf(InvalidArgument, "a budget cannot be below 0, nor so high").WithHint("0 takes that part of it away")
+			return Errorf(InvalidArgument, "a budget is negative or too large").WithHint("use 0 to remove that part")
 		}
 	}
 	if b.CPUMS == 0 && b.RunMS == 0 && b.NetworkBytes == 0 {
-		return Errorf(InvalidArgument, "a budget bounds at least one part, and none is given").
-			WithHint("give cpu_ms, run_ms or network_bytes (--cpu-hours, --run-time, --network-mb); to take a budget away: --remove")
+		return Errorf(InvalidArgument, "a budget needs at least one part").
+			WithHint("set cpu_ms, run_ms or network_bytes (--cpu-hours, --run-time, --network-mb); to remove the budget: --remove")
 	}
 	if c.Reset {
 		b.Used, b.CreatedAt = BudgetUse{}, time.Now().UTC()
@@ -61,7 +60,7 @@ func (c BudgetChange) Apply(b *Budget) error {
 	return nil
 }
 
-// Fullest is the part of the budget's fullest part that is used: 1 or more when it is exhausted.
+// Fullest returns the highest used fraction of the budget's parts; 1 or more means exhausted.
 func (b Budget) Fullest() float64 {
 	most := 0.0
 	for _, part := range []struct{ used, limit int64 }{{b.Used.CPUMS, b.CPUMS}, {b.Used.RunMS, b.RunMS}, {b.Used.NetworkBytes, b.NetworkBytes}} {

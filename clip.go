@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clip keeps what somebody else wrote from filling a log, a terminal or an answer: of what is longer than
-// most bytes it returns the beginning, as whole characters, and how long it is.
+// Clip shortens untrusted text for logs, terminals and responses: if s is longer than most bytes, it returns the
+// beginning in whole characters, and the length.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ComputerState is where a computer is in its life. Stop keeps the disks, pause
+// ComputerState is the state of a computer. Stop keeps the disks, pause
 // keeps memory too; delete removes the computer.
 type ComputerState string
 
@@ -28,77 +28,77 @@ const (
 type Computer struct {
 	ID         ComputerID    `json:"id"`
 	Name       string        `json:"name" doc:"unique among computers; a DNS label"`
-	Template   string        `json:"template" doc:"the recipe its root disk was made from"`
+	Template   string        `json:"template" doc:"template of its root disk"`
 	State      ComputerState `json:"state"`
-	Reason     string        `json:"reason,omitempty" doc:"why it is in this state, when that is not obvious"`
+	Reason     string        `json:"reason,omitempty" doc:"reason for the state, if it is not obvious"`
 	Engine     string        `json:"engine" doc:"what runs it: qemu-kvm, qemu-tcg or local"`
 	CPUs       int           `json:"cpus"`
 	MemoryMB   int           `json:"memory_mb" doc:"MiB"`
 	DiskSizeMB int           `json:"disk_size_mb" doc:"size of the root disk, MiB"`
 	// WorkspaceSizeMB is of a workspace that goes with it.
-	WorkspaceSizeMB int        `json:"workspace_size_mb,omitempty" doc:"what the workspace that was made with it may hold, MiB; absent: as much as it likes, or it is one that was there"`
-	Pending         *Pending   `json:"pending,omitempty" doc:"what of its shape is to change"`
+	WorkspaceSizeMB int        `json:"workspace_size_mb,omitempty" doc:"size limit of the workspace that was created with it, MiB; absent: no limit, or an existing workspace"`
+	Pending         *Pending   `json:"pending,omitempty" doc:"resize that has not taken effect yet"`
 	Workspace       string     `json:"workspace" doc:"name of the workspace mounted at /home/agent"`
 	CreatedAt       time.Time  `json:"created_at"`
 	StartedAt       *time.Time `json:"started_at,omitempty"`
-	BootMS          int64      `json:"boot_ms,omitempty" doc:"last start: from the machine's launch to the agent's first answer, milliseconds"`
-	Parent          *Origin    `json:"parent,omitempty" doc:"what it was forked from"`
-	Moment          MomentID   `json:"moment,omitempty" doc:"what it is paused at"`
-	LastMoment      MomentID   `json:"last_moment,omitempty" doc:"its last moment, or the one that it was forked from or restored to"`
+	BootMS          int64      `json:"boot_ms,omitempty" doc:"duration of the last start, until the guest agent answered, milliseconds"`
+	Parent          *Origin    `json:"parent,omitempty" doc:"origin of a fork"`
+	Snapshot        SnapshotID `json:"snapshot,omitempty" doc:"the snapshot that it is paused at"`
+	LastSnapshot    SnapshotID `json:"last_snapshot,omitempty" doc:"its last snapshot, or the one it was forked from or restored to"`
 
-	IdleTimeout IdleTimeout `json:"idle_timeout" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never"`
-	PausedBy    string      `json:"paused_by,omitempty" doc:"who paused it: idle, memory (another computer needed it), budget, limit, or whoever asked for it"`
-	WokenBy     string      `json:"woken_by,omitempty" doc:"what woke it last, as run: make test"`
+	IdleTimeout IdleTimeout `json:"idle_timeout" nullable:"true" doc:"idle time after which it is paused, such as 15m; null: never"`
+	PausedBy    string      `json:"paused_by,omitempty" doc:"why it was paused: idle, memory (another computer needed it), budget, limit, or the caller"`
+	WokenBy     string      `json:"woken_by,omitempty" doc:"what woke it last, such as run: make test"`
 	WokenAt     *time.Time  `json:"woken_at,omitempty"`
-	WakeMS      int64       `json:"wake_ms,omitempty" doc:"how long that took: from the call that woke it until its agent answered, milliseconds"`
-	Job         JobID       `json:"job,omitempty" doc:"the job that it was made for, with which it goes"`
-	Tenant      string      `json:"tenant,omitempty" doc:"whose limits it counts for; a fork is its parent's"`
-	Budgets     []Budget    `json:"budgets,omitempty" doc:"that count what it uses: its own, and those of what it was forked from"`
-	AtWork      *AtWork     `json:"at_work,omitempty" doc:"the call that changes it now, for which others wait; only of a get and a list"`
+	WakeMS      int64       `json:"wake_ms,omitempty" doc:"duration of the last wake-up, until the guest agent answered, milliseconds"`
+	Job         JobID       `json:"job,omitempty" doc:"the job that it belongs to; it is deleted with the job"`
+	Tenant      string      `json:"tenant,omitempty" doc:"tenant that owns it; a fork belongs to the tenant of its parent"`
+	Budgets     []Budget    `json:"budgets,omitempty" doc:"budgets that count its use: its own, and those of its ancestors"`
+	AtWork      *AtWork     `json:"at_work,omitempty" doc:"the call that is changing it now, which others wait for; only in get and list"`
 }
 
-// AtWork is a call that changes a computer; whoever changes it, too, waits for its end.
+// AtWork is a call that is changing a computer. Other calls that change it wait.
 type AtWork struct {
-	Verb    string `json:"verb" doc:"as pause, snapshot or moment restore"`
-	ForMS   int64  `json:"for_ms" doc:"how long it has been at work, milliseconds"`
-	Waiting int    `json:"waiting,omitempty" doc:"how many calls wait for it"`
+	Verb    string `json:"verb" doc:"such as pause, snapshot or snapshot restore"`
+	ForMS   int64  `json:"for_ms" doc:"how long it has been in progress, milliseconds"`
+	Waiting int    `json:"waiting,omitempty" doc:"number of calls that wait for it"`
 }
 
-// String is for the middle of a sentence.
+// String describes the call, for use within a sentence.
 func (w AtWork) String() string {
-	return fmt.Sprintf("the %s that has been at work on it for %s", w.Verb, ShortMS(w.ForMS))
+	return fmt.Sprintf("the %s in progress on it for %s", w.Verb, ShortMS(w.ForMS))
 }
 
-// DefaultWorkspaceMB is what a computer's workspace may hold when nothing is asked for and a limit counts disks, or it is a job's, MiB.
+// DefaultWorkspaceMB is the default size limit of the workspace of a job, or of a computer whose tenant has a disk limit, MiB.
 const DefaultWorkspaceMB = 20480
 
 // ComputerSpec says what computer to create. Zero fields take the defaults.
 type ComputerSpec struct {
-	Name       string `json:"name,omitempty" doc:"default: a scientist's name"`
+	Name       string `json:"name,omitempty" doc:"default: an automatic name"`
 	Template   string `json:"template,omitempty" doc:"default: base"`
 	CPUs       int    `json:"cpus,omitempty" doc:"default: 1"`
 	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
 	Workspace  string `json:"workspace,omitempty" doc:"an existing workspace to mount; default: a new one with the computer's name"`
 	// WorkspaceSizeMB is of a new workspace only.
-	WorkspaceSizeMB int `json:"workspace_size_mb,omitempty" doc:"what its new workspace may hold, MiB; default: as much as it likes, or 20480 where a limit counts disks. setQuota changes it"`
+	WorkspaceSizeMB int `json:"workspace_size_mb,omitempty" doc:"size limit of its new workspace, MiB; default: none, or 20480 if the tenant has a disk limit. setQuota changes it"`
 
-	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"after how long without a use it is paused, as 15m; null: never; default: 15m"`
-	Network     *NetworkPolicy `json:"network,omitempty" doc:"what it may reach; default: the internet"`
-	SecretsOf   string         `json:"secrets_of,omitempty" doc:"a computer whose host secrets it gets as they are now; default: it has none"`
+	IdleTimeout IdleTimeout    `json:"idle_timeout,omitzero" nullable:"true" doc:"idle time after which it is paused, such as 15m; null: never; default: 15m"`
+	Network     *NetworkPolicy `json:"network,omitempty" doc:"network policy; default: the internet"`
+	SecretsOf   string         `json:"secrets_of,omitempty" doc:"computer whose host secrets are copied; default: none"`
 }
 
-// RunState is where a run is in its life.
+// RunState is the state of a run.
 type RunState string
 
 // The states of a run.
 const (
 	RunRunning RunState = "running"
 	RunExited  RunState = "exited"
-	RunLost    RunState = "lost" // the computer ended under it
+	RunLost    RunState = "lost" // the computer ended first
 )
 
-// RunReason says what became of a run's computer as the run ended.
+// RunReason says why a run's computer ended during the run.
 type RunReason string
 
 // The reasons.
@@ -108,11 +108,11 @@ const (
 	RunCrashed    RunReason = "crashed"     // its kernel panicked
 )
 
-// String is for the middle of a sentence about the computer.
+// String describes the reason, for use in a sentence about the computer.
 func (r RunReason) String() string {
 	switch r {
 	case RunRebooted:
-		return "was rebooted from inside; it starts again by itself"
+		return "was rebooted from inside and is starting again"
 	case RunPoweredOff:
 		return "was powered off from inside"
 	case RunCrashed:
@@ -125,34 +125,34 @@ func (r RunReason) String() string {
 type RunSpec struct {
 	Command   OSString              `json:"command,omitempty" doc:"a shell command, run by /bin/bash after the start-up files of a login"`
 	Argv      OSStrings             `json:"argv,omitempty" doc:"a program and its arguments, run without a shell"`
-	Env       map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never kept or shown, since it may hold secrets"`
-	Secrets   Secrets               `json:"secrets,omitempty" writeOnly:"true" doc:"added to the environment too; their values, of at least 4 bytes, show as *** in the run's output and record"`
+	Env       map[OSString]OSString `json:"env,omitempty" writeOnly:"true" doc:"added to the user's environment; never stored or shown, because it may contain secrets"`
+	Secrets   Secrets               `json:"secrets,omitempty" writeOnly:"true" doc:"also added to the environment; values of at least 4 bytes are shown as *** in the run's output and record"`
 	Cwd       OSString              `json:"cwd,omitempty" doc:"absolute; default: the workspace, /home/agent"`
 	User      string                `json:"user,omitempty" doc:"Linux user; default: agent"`
-	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; otherwise standard input is /dev/null"`
-	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"after this the whole tree gets SIGTERM, then SIGKILL; 0: none"`
-	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for its followers: one that reads nothing for 30 s may get a gap event. Without it the command waits while a follower does not read"`
+	Stdin     bool                  `json:"stdin,omitempty" doc:"input will be sent; default: standard input is /dev/null"`
+	TimeoutMS int64                 `json:"timeout_ms,omitempty" doc:"time after which all its processes get SIGTERM, then SIGKILL; 0: no timeout"`
+	Detached  bool                  `json:"detached,omitempty" doc:"the command does not wait for slow followers: a follower that reads nothing for 30 s may get a gap event. By default the command waits"`
 }
 
-// Run is one command in a computer: what was asked and how it ended. It is
-// also a writer: what it changes in the workspace carries its id.
+// Run is one command in a computer. Files that it changes in the workspace have
+// its id as writer.
 type Run struct {
 	ID          RunID        `json:"id"`
 	ComputerID  ComputerID   `json:"computer_id"`
-	Schedule    string       `json:"schedule,omitempty" doc:"name of the schedule that started it; what it changes is the schedule's"`
+	Schedule    string       `json:"schedule,omitempty" doc:"name of the schedule that started it, which is the writer of its changes"`
 	Spec        RunSpec      `json:"spec"`
 	State       RunState     `json:"state"`
-	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number when a signal ended it; null until it has exited"`
-	Signal      string       `json:"signal,omitempty" doc:"the signal that ended it, as SIGTERM"`
+	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status; 128 + signal number if a signal ended it; null until it has exited"`
+	Signal      string       `json:"signal,omitempty" doc:"the signal that ended it, such as SIGTERM"`
 	TimedOut    bool         `json:"timed_out,omitempty"`
-	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"what happened to the computer when the run ended"`
-	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory ran out; it is set whatever the exit status is"`
-	Background  int          `json:"background,omitempty" doc:"processes of the run still alive when it ended; of a single run, those left now as far as its computer answers"`
+	Reason      RunReason    `json:"reason,omitempty" enum:"rebooted,powered-off,crashed" doc:"why the computer ended during the run"`
+	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of the run because memory ran out; independent of the exit status"`
+	Background  int          `json:"background,omitempty" doc:"processes of the run that were still alive when it ended; in a get, those still alive now, if the computer answers"`
 	StartedAt   time.Time    `json:"started_at"`
 	EndedAt     *time.Time   `json:"ended_at,omitempty"`
 }
 
-// MarshalJSON shows no exit status before there is one.
+// MarshalJSON writes a null exit status before there is one.
 func (r Run) MarshalJSON() ([]byte, error) {
 	type plain Run
 	return asJSON(struct {
@@ -161,13 +161,13 @@ func (r Run) MarshalJSON() ([]byte, error) {
 	}{plain(r), shownExit(r.ExitCode, r.State == RunExited)})
 }
 
-// RunEvent is one step of a run as it is followed: output, a gap where output
-// was dropped because nobody read it in time or is not kept, or the end.
+// RunEvent is one event of a run that is followed: output, a gap where output is
+// missing, or the end.
 type RunEvent struct {
 	Kind    RunEventKind `json:"kind" enum:"stdout,stderr,gap,exit"`
-	Offset  int64        `json:"offset" doc:"position in the run's output, bytes of both streams together; follow again from here plus the data's length"`
+	Offset  int64        `json:"offset" doc:"position in the run's output, in bytes of both streams together; to continue, follow from this offset plus the length of data"`
 	Data    []byte       `json:"data,omitempty" doc:"output bytes (base64 in JSON)"`
-	Dropped int64        `json:"dropped,omitempty" doc:"for gap: bytes that are gone"`
+	Dropped int64        `json:"dropped,omitempty" doc:"for gap: number of missing bytes"`
 	Run     *Run         `json:"run,omitempty" doc:"for exit: the ended run"`
 }
 

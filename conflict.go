@@ -1,16 +1,16 @@
 package holt
 
-// PathConflict is a path that an undo or a merge leaves as it is.
+// PathConflict is a path that an undo or a merge does not change.
 type PathConflict struct {
 	Path   OSString     `json:"path"`
-	Code   ConflictCode `json:"code" enum:"changed_since,attributes_changed_since,moved_since,removed_since,returned_since,changed_meanwhile,both_changed,both_changed_lines,both_changed_attributes,both_made,both_renamed,both_unlinked,removed_here,removed_there,renamed_here,name_taken,directory_missing,directory_not_empty,inside_itself" doc:"why, for programs; the three with directory and name, and inside_itself, follow from what else stays"`
-	Reason string       `json:"reason" doc:"why, for people"`
+	Code   ConflictCode `json:"code" enum:"changed_since,attributes_changed_since,moved_since,removed_since,returned_since,changed_meanwhile,both_changed,both_changed_lines,both_changed_attributes,both_made,both_renamed,both_unlinked,removed_here,removed_there,renamed_here,name_taken,directory_missing,directory_not_empty,inside_itself" doc:"reason, for programs; directory_missing, directory_not_empty, name_taken and inside_itself follow from other conflicts"`
+	Reason string       `json:"reason" doc:"reason, for people"`
 }
 
-// ConflictCode says why something is left as it is. Codes never change meaning.
+// ConflictCode is the reason of a conflict. Codes never change meaning.
 type ConflictCode string
 
-// The codes of an undo: what the run left has met what came later.
+// The codes of an undo: a later change conflicts.
 const (
 	ChangedSince           ConflictCode = "changed_since"
 	AttributesChangedSince ConflictCode = "attributes_changed_since"
@@ -41,7 +41,7 @@ const (
 	DirectoryNotEmpty ConflictCode = "directory_not_empty"
 )
 
-// Sentence says the code to people.
+// Sentence describes the code for people.
 func (c ConflictCode) Sentence() string {
 	switch c {
 	case ChangedSince:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CountOf says how many of something there are: 1 process, 2 processes.
+// CountOf formats a number with its noun: 1 process, 2 processes.
 func CountOf[N ~int | ~int64](n N, noun string) string {
 	if n != 1 {
 		noun = plural(noun)
@@ -14,7 +14,7 @@ func CountOf[N ~int | ~int64](n N, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// plural is of a noun, or of several words of which the last is one.
+// plural returns the plural of a noun or a phrase that ends with one.
 func plural(noun string) string {
 	switch {
 	case strings.HasSuffix(noun, "s"):
@@ -25,7 +25,7 @@ func plural(noun string) string {
 	return noun + "s"
 }
 
-// ShortDuration is how a duration is shown: 2h, not 2h0m0s.
+// ShortDuration formats a duration as 2h, not 2h0m0s.
 func ShortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -37,8 +37,7 @@ func ShortDuration(d time.Duration) string {
 	return s
 }
 
-// ShortMS is how milliseconds are shown that may be many: 1h30m, 12s, 250ms. A part of a second is shown only of what is
-// shorter than ten.
+// ShortMS formats milliseconds: 1h30m, 12s, 250ms. Fractions of a second appear only below ten seconds.
 func ShortMS(ms int64) string {
 	d := time.Duration(min(ms, int64(1<<63-1)/int64(time.Millisecond))) * time.Millisecond
 	if d >= 10*time.Second {

@@ -5,35 +5,34 @@ import (
 	"fmt"
 )
 
-// Code says what kind of failure an [Error] is. Codes never change meaning;
-// each door has one table from codes to its own numbers (HTTP status, errno,
-// exit code).
+// Code is the kind of an [Error]. Codes never change meaning. Each protocol has
+// one table from codes to its own numbers (HTTP status, errno, exit code).
 type Code string
 
 // The codes. docs/words.md lists them with their HTTP status and exit code.
 const (
-	InvalidArgument Code = "invalid_argument"  // the request cannot be right, whatever the state
-	NotFound        Code = "not_found"         // no such thing, or not yours
-	AlreadyExists   Code = "already_exists"    // the name is taken
-	Conflict        Code = "conflict"          // the state does not allow it now
-	Unauthenticated Code = "unauthenticated"   // no valid token
-	Denied          Code = "permission_denied" // the token does not cover it
-	OutOfSpace      Code = "out_of_space"      // a disk or a quota is full
-	TooMany         Code = "too_many"          // a limit is reached; try later or ask for less
-	Unsupported     Code = "unsupported"       // this host or engine cannot do it
-	Unavailable     Code = "unavailable"       // a part that is needed does not answer
-	Timeout         Code = "timeout"           // it took longer than allowed
-	Corrupt         Code = "corrupt"           // stored bytes are not what was written
-	Internal        Code = "internal"          // a defect in holt
+	InvalidArgument Code = "invalid_argument" // the request is invalid, whatever the state
+	NotFound        Code = "not_found"        // the object does not exist, or is not visible to the caller
+	AlreadyExists   Code = "already_exists"   // the name is in use
+	Conflict        Code = "conflict"         // the current state does not allow it
+	Unauthenticated Code = "unauthenticated"  // no valid token
+	Forbidden       Code = "forbidden"        // the token does not allow it
+	OutOfSpace      Code = "out_of_space"     // a disk or a quota is full
+	TooMany         Code = "too_many"         // a limit is reached; try again later or ask for less
+	Unsupported     Code = "unsupported"      // this host or engine does not support it
+	Unavailable     Code = "unavailable"      // a required part does not answer
+	Timeout         Code = "timeout"          // it took longer than allowed
+	Corrupt         Code = "corrupt"          // stored data is damaged
+	Internal        Code = "internal"         // a bug in holt
 )
 
-// Error is the only error type that crosses a door: a code for programs, a
-// sentence for people, and a hint that says what to do about it.
+// Error is the error type of all public interfaces: a code for programs, a
+// message for people, and a hint that says what to do.
 type Error struct {
-	Code    Code   `json:"code" doc:"kind of failure; never changes meaning"`
-	Message string `json:"message" doc:"one sentence for a person"`
-	Hint    string `json:"hint,omitempty" doc:"what to do about it"`
-	Detail  any    `json:"detail,omitempty" doc:"structured facts, by code"`
+	Code    Code   `json:"code" doc:"kind of error; codes never change meaning"`
+	Message string `json:"message" doc:"what happened, in one sentence"`
+	Hint    string `json:"hint,omitempty" doc:"what to do"`
+	Detail  any    `json:"detail,omitempty" doc:"structured details, depending on the code"`
 
 	cause error
 }
@@ -72,8 +71,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// AsError returns err as an [Error] for a door: the outermost one in its
-// chain, with the whole chain's text as its message, or one with code Internal.
+// AsError returns the outermost [Error] in err's chain, with the text of the
+// whole chain as its message, or an Error with code Internal.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil

@@ -2,32 +2,32 @@ package holt
 
 import "time"
 
-// Event is one thing that has happened to a noun. Events are numbered in the order in
-// which they happened; each number is given out once.
+// Event is one change of an object. Events are numbered in the order in which they
+// happened. A number is used once.
 type Event struct {
-	ID       string     `json:"id" doc:"where to go on from: a number in decimal, larger than that of every event before it"`
+	ID       string     `json:"id" doc:"decimal number, higher than those of all earlier events; use it as after to continue"`
 	At       time.Time  `json:"at"`
-	Kind     EventKind  `json:"kind" doc:"a noun, a dot, and what became of it, as computer.state; ready and reset are of the stream itself"`
-	Tenant   string     `json:"tenant,omitempty" doc:"whose the thing is"`
-	Computer ComputerID `json:"computer,omitempty" doc:"the computer that it is, or belongs to"`
+	Kind     EventKind  `json:"kind" doc:"a noun, a dot, and what happened, such as computer.state; ready and reset are about the stream itself"`
+	Tenant   string     `json:"tenant,omitempty" doc:"tenant that owns the object"`
+	Computer ComputerID `json:"computer,omitempty" doc:"the computer, or the one that the object belongs to"`
 	// ComputerName is its name at that time.
 	ComputerName string `json:"computer_name,omitempty"`
-	Ref          string `json:"ref,omitempty" doc:"id of the thing: of the computer, run, terminal, moment, job or schedule; of a firing, its schedule's; of a workspace or a checkpoint the workspace's"`
-	Name         string `json:"name,omitempty" doc:"its name at that time"`
-	State        string `json:"state,omitempty" doc:"that it came to"`
-	Was          string `json:"was,omitempty" doc:"the state before"`
-	Reason       string `json:"reason,omitempty" doc:"why, when that is not obvious"`
-	ExitCode     *int   `json:"exit_code,omitempty" doc:"of a run or a terminal that has ended"`
-	Run          RunID  `json:"run,omitempty" doc:"of a firing: its run"`
+	Ref          string `json:"ref,omitempty" doc:"id of the object; for a firing, its schedule's id; for a checkpoint, its workspace's id"`
+	Name         string `json:"name,omitempty" doc:"name of the object at that time"`
+	State        string `json:"state,omitempty" doc:"the new state"`
+	Was          string `json:"was,omitempty" doc:"the previous state"`
+	Reason       string `json:"reason,omitempty" doc:"reason, if it is not obvious"`
+	ExitCode     *int   `json:"exit_code,omitempty" doc:"exit status of a run or terminal that has ended"`
+	Run          RunID  `json:"run,omitempty" doc:"the run of a firing"`
 }
 
-// EventKind says what an [Event] is of, and what happened.
+// EventKind is the kind of an [Event].
 type EventKind string
 
 // The kinds of events.
 const (
-	EventReady EventKind = "ready" // the first of a stream: what happens from now on will be told
-	EventReset EventKind = "reset" // the first, in place of ready: what happened since the id that was given is not known any more; look at everything again
+	EventReady EventKind = "ready" // first event of a stream: later events follow
+	EventReset EventKind = "reset" // first event instead of ready: events after the given id are no longer kept; list the current state again
 
 	EventComputerCreated   EventKind = "computer.created"
 	EventComputerState     EventKind = "computer.state"
@@ -37,8 +37,8 @@ const (
 	EventRunEnded          EventKind = "run.ended"
 	EventTerminalOpened    EventKind = "terminal.opened"
 	EventTerminalEnded     EventKind = "terminal.ended"
-	EventMomentCreated     EventKind = "moment.created"
-	EventMomentDeleted     EventKind = "moment.deleted"
+	EventSnapshotCreated   EventKind = "snapshot.created"
+	EventSnapshotDeleted   EventKind = "snapshot.deleted"
 	EventWorkspaceCreated  EventKind = "workspace.created"
 	EventWorkspaceChanged  EventKind = "workspace.changed" // its name
 	EventWorkspaceDeleted  EventKind = "workspace.deleted"
@@ -50,25 +50,25 @@ const (
 	EventScheduleCreated   EventKind = "schedule.created"
 	EventScheduleChanged   EventKind = "schedule.changed"
 	EventScheduleDeleted   EventKind = "schedule.deleted"
-	EventFiringState       EventKind = "firing.state" // how far a firing of a schedule is
+	EventFiringState       EventKind = "firing.state" // state of a schedule's firing
 )
 
 // EventKinds are all of them.
 var EventKinds = []EventKind{
 	EventReady, EventReset,
 	EventComputerCreated, EventComputerState, EventComputerChanged, EventComputerDeleted,
-	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventMomentCreated, EventMomentDeleted,
+	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventSnapshotCreated, EventSnapshotDeleted,
 	EventWorkspaceCreated, EventWorkspaceChanged, EventWorkspaceDeleted, EventCheckpointCreated, EventCheckpointDeleted,
 	EventJobCreated, EventJobState, EventJobDeleted, EventScheduleCreated, EventScheduleChanged, EventScheduleDeleted, EventFiringState,
 }
 
-// EventsKept is how many events can be gone on from at most.
+// EventsKept is how many events are kept.
 const EventsKept = 5000
 
-// EventQuery says which events are wanted.
+// EventQuery selects events.
 type EventQuery struct {
-	After    string   // an event's id; "": those from now on or, of those that are over, all that are kept
-	Follow   bool     // go on with what happens, until the context ends; else end with what is over
-	Kinds    []string // kinds, or nouns for all of their kinds, as computer; none: all
-	Computer string   // name or id of the computer that they are about; "": any
+	After    string   // an event's id; "": with Follow only new events, else all that are kept
+	Follow   bool     // continue with new events until the context ends
+	Kinds    []string // kinds, or nouns for all their kinds, such as computer; none: all
+	Computer string   // name or id of a computer; "": any
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// ExitStatus is the one table from codes to exit statuses, of the command line and of the command in computers. They
-// never change meaning; docs/words.md shows them.
+// ExitStatus maps codes to exit statuses, for the command line and the command in computers. They never change
+// meaning; docs/words.md lists them.
 func ExitStatus(code Code) int {
 	switch code {
 	case "":
@@ -21,7 +21,7 @@ func ExitStatus(code Code) int {
 		return 5
 	case OutOfSpace:
 		return 6
-	case Unauthenticated, Denied:
+	case Unauthenticated, Forbidden:
 		return 7
 	case Unsupported:
 		return 8
@@ -30,8 +30,8 @@ func ExitStatus(code Code) int {
 	return 1
 }
 
-// shownExit is how an exit status is written in JSON: null as long as there is none. It leaves out no status but a 0
-// that says nothing, so what is read again is the same.
+// shownExit returns an exit status for JSON: null until the command has ended. A status other than 0 is always written,
+// so that decoding restores the value.
 func shownExit(code int, ended bool) *int {
 	if !ended && code == 0 {
 		return nil
@@ -39,7 +39,7 @@ func shownExit(code int, ended bool) *int {
 	return &code
 }
 
-// asJSON is json.Marshal without its escapes for HTML: whether there are any is up to who writes what this is a part of.
+// asJSON is json.Marshal without HTML escaping, which the encoder of the enclosing value decides on.
 func asJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

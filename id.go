@@ -8,29 +8,29 @@ import (
 )
 
 // Identifiers are a prefix, an underscore and 16 characters of lower-case
-// base 32 (80 random bits). They are never reused. Each kind is a type of its
-// own, parsed once at the door.
+// base 32 (80 random bits). They are never reused. Each kind is a distinct type,
+// parsed once at the interface.
 type (
-	// ComputerID names a computer for ever: "cmp_…".
+	// ComputerID identifies a computer: "cmp_…".
 	ComputerID string
-	// WorkspaceID names a workspace for ever: "wsp_…".
+	// WorkspaceID identifies a workspace: "wsp_…".
 	WorkspaceID string
-	// DiskID names a root disk, or one layer of it, for ever: "dsk_…".
+	// DiskID identifies a root disk, or one layer of it: "dsk_…".
 	DiskID string
-	// MomentID names a moment of a computer for ever: "mom_…".
-	MomentID string
-	// RunID names one run of a command: "run_…".
+	// SnapshotID identifies a snapshot of a computer: "snap_…".
+	SnapshotID string
+	// RunID identifies one run of a command: "run_…".
 	RunID string
-	// TerminalID names a terminal of a computer, and of its forks: "term_…".
+	// TerminalID identifies a terminal of a computer and its forks: "term_…".
 	TerminalID string
 	// StretchID names a terminal's share of a stretch of work: the terminal's id, a
 	// dot, and 16 characters of its own, since forks have the terminal too: "term_….…".
 	StretchID string
-	// HoldID names a hold of a computer: "hld_…".
+	// HoldID identifies a hold of a computer: "hld_…".
 	HoldID string
-	// ScheduleID names a schedule for ever: "sch_…".
+	// ScheduleID identifies a schedule: "sch_…".
 	ScheduleID string
-	// TokenID names an API token, never the secret itself: "tok_…".
+	// TokenID identifies an API token; it is not the secret: "tok_…".
 	TokenID string
 )
 
@@ -38,7 +38,7 @@ const (
 	computerPrefix  = "cmp_"
 	workspacePrefix = "wsp_"
 	diskPrefix      = "dsk_"
-	momentPrefix    = "mom_"
+	snapshotPrefix  = "snap_"
 	runPrefix       = "run_"
 	terminalPrefix  = "term_"
 	holdPrefix      = "hld_"
@@ -74,8 +74,8 @@ func NewWorkspaceID() WorkspaceID { return WorkspaceID(newID(workspacePrefix)) }
 // NewDiskID returns a fresh random identifier.
 func NewDiskID() DiskID { return DiskID(newID(diskPrefix)) }
 
-// NewMomentID returns a fresh random identifier.
-func NewMomentID() MomentID { return MomentID(newID(momentPrefix)) }
+// NewSnapshotID returns a fresh random identifier.
+func NewSnapshotID() SnapshotID { return SnapshotID(newID(snapshotPrefix)) }
 
 // NewRunID returns a fresh random identifier.
 func NewRunID() RunID { return RunID(newID(runPrefix)) }
@@ -110,7 +110,7 @@ func ParseTerminalID(s string) (TerminalID, error) {
 	return TerminalID(id), err
 }
 
-// NewStretchID returns a fresh random identifier of work in a terminal.
+// NewStretchID returns a fresh random identifier of a terminal session.
 func NewStretchID(t TerminalID) StretchID { return StretchID(newID(string(t) + ".")) }
 
 // ParseStretchID returns s as a StretchID, or an InvalidArgument [Error].
@@ -119,31 +119,31 @@ func ParseStretchID(s string) (StretchID, error) {
 	_, err := ParseTerminalID(terminal)
 	id, bad := parseID(terminal+".", "stretch", s)
 	if err != nil || bad != nil {
-		return "", Errorf(InvalidArgument, "%q is not the id of a stretch of work in a terminal", clip(s)).
-			WithHint("it is the terminal's id, a dot and 16 characters a-z and 2-7")
+		return "", Errorf(InvalidArgument, "%q is not the id of a terminal session", clip(s)).
+			WithHint("the id is the terminal's id, a dot and 16 characters a-z and 2-7")
 	}
 	return StretchID(id), nil
 }
 
-// ParseWork returns s if it can name work that is looked at, or undone, as one: a
-// run or a stretch by its id, or a terminal by its id or name, which stands for
-// the last stretch in it. Otherwise it returns an InvalidArgument [Error].
+// ParseWork returns s if it is the id of a run or a terminal session, or the id
+// or name of a terminal, which stands for its last session. Otherwise it returns
+// an InvalidArgument [Error].
 func ParseWork(s string) (string, error) {
 	_, run := ParseRunID(s)
 	_, stretch := ParseStretchID(s)
 	_, terminal := ParseTerminalID(s)
 	_, name := ParseName(s)
 	if run != nil && stretch != nil && terminal != nil && name != nil {
-		return "", Errorf(InvalidArgument, "%q names neither a run nor work in a terminal", clip(s)).
-			WithHint("name a run by its id (run_…), or a terminal by its id or name; holt workspace checkpoints shows what changed something")
+		return "", Errorf(InvalidArgument, "%q is neither a run nor a terminal session", clip(s)).
+			WithHint("use the id of a run (run_…), or the id or name of a terminal; holt workspace checkpoints lists both")
 	}
 	return s, nil
 }
 
-// ParseMomentID returns s as a MomentID, or an InvalidArgument [Error].
-func ParseMomentID(s string) (MomentID, error) {
-	id, err := parseID(momentPrefix, "moment", s)
-	return MomentID(id), err
+// ParseSnapshotID returns s as a SnapshotID, or an InvalidArgument [Error].
+func ParseSnapshotID(s string) (SnapshotID, error) {
+	id, err := parseID(snapshotPrefix, "snapshot", s)
+	return SnapshotID(id), err
 }
 
 // ParseScheduleID returns s as a ScheduleID, or an InvalidArgument [Error].
@@ -173,9 +173,9 @@ func ParseName(s string) (string, error) {
 	if nameRE.MatchString(s) {
 		return s, nil
 	}
-	return "", Errorf(InvalidArgument, "%q cannot be a name", clip(s)).
-		WithHint("names are 1 to 63 characters a-z, 0-9 and -, and neither start nor end with -")
+	return "", Errorf(InvalidArgument, "invalid name %q", clip(s)).
+		WithHint("use 1 to 63 characters a-z, 0-9 and -, not starting or ending with -")
 }
 
-// clip keeps a hostile value from filling a log or a terminal.
+// clip shortens an untrusted value.
 func clip(s string) string { return Clip(s, 64) }

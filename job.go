@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// JobID names one job: "job_…". JobInputsID names files that were sent for jobs
-// to begin with: "inp_…".
+// JobID identifies a job: "job_…". JobInputsID identifies uploaded inputs of
+// jobs: "inp_…".
 type (
 	JobID       string
 	JobInputsID string
@@ -34,76 +34,76 @@ func ParseJobInputsID(s string) (JobInputsID, error) {
 	return JobInputsID(id), err
 }
 
-// JobState is where a job is in its life.
+// JobState is the state of a job.
 type JobState string
 
-// The states of a job. The last three are ends.
+// The states of a job. The last three are final.
 const (
-	JobQueued     JobState = "queued"     // until the host has room
-	JobRunning    JobState = "running"    // its computer is made, and its command runs
-	JobCollecting JobState = "collecting" // its command has ended: outputs are kept, all else is thrown away
+	JobQueued     JobState = "queued"     // waits until the host has memory
+	JobRunning    JobState = "running"    // its computer is created and its command runs
+	JobCollecting JobState = "collecting" // its command has ended; outputs are collected and the computer is deleted
 	JobDone       JobState = "done"       // its command ended with exit status 0
-	JobFailed     JobState = "failed"     // with another, or not at all
+	JobFailed     JobState = "failed"     // its command failed, or could not run
 	JobCancelled  JobState = "cancelled"
 )
 
-// Ended says whether nothing becomes of the job any more.
+// Ended reports whether the state is final.
 func (s JobState) Ended() bool { return s == JobDone || s == JobFailed || s == JobCancelled }
 
-// What a job gets when nothing is asked for, and how long what it leaves is kept.
+// Defaults of jobs, and how long results are kept.
 const (
-	// JobOut is the directory of its workspace whose files are a job's outputs.
+	// JobOut is the directory of the workspace that holds a job's outputs.
 	JobOut = "out"
-	// JobTimeout ends its command.
+	// JobTimeout is the timeout of its command.
 	JobTimeout = 6 * time.Hour
-	// JobKept is how long outputs are kept that nobody has released.
+	// JobKept is how long outputs are kept, unless they are released.
 	JobKept = 24 * time.Hour
-	// JobInputsKept is how long inputs are kept that no job needs.
+	// JobInputsKept is how long unused inputs are kept.
 	JobInputsKept = time.Hour
-	// JobsKept is how many ended jobs of a tenant are remembered, besides those with outputs.
+	// JobsKept is how many ended jobs of a tenant are kept, besides those with outputs.
 	JobsKept = 1000
-	// JobTail is how much of the end of a job's output is remembered with it, bytes.
+	// JobTail is how much of the end of a job's output is kept, bytes.
 	JobTail = 64 << 10
 )
 
-// JobSpec says what to run in a computer of its own that is thrown away at the
-// end. Zero fields take the defaults.
+// JobSpec describes a job: a command in a temporary computer. Zero fields take
+// the defaults.
 type JobSpec struct {
-	Template   string         `json:"template,omitempty" doc:"of its computer; default: base"`
+	Template   string         `json:"template,omitempty" doc:"template of its computer; default: base"`
 	CPUs       int            `json:"cpus,omitempty" doc:"default: 1"`
 	MemoryMB   int            `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int            `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`
-	Inputs     JobInputsID    `json:"inputs,omitempty" doc:"files that its workspace begins with: the id that sendJobInputs answered"`
-	Workspace  string         `json:"workspace,omitempty" doc:"or those of this workspace, of which its own is a fork; NAME@CHECKPOINT: as it was then"`
-	Collect    OSString       `json:"collect,omitempty" doc:"directory whose files are its outputs, absolute in the computer or from its workspace, in which it must be; default: out. It is there when the command begins"`
-	Network    *NetworkPolicy `json:"network,omitempty" doc:"what its computer may reach; default: the internet"`
-	SecretsOf  string         `json:"secrets_of,omitempty" doc:"a computer whose host secrets its own gets, as they are when it begins; default: it has none"`
-	Run        RunSpec        `json:"run" doc:"its command; timeout_ms is 6 hours by default. Environment and secrets are kept until it has ended"`
+	Inputs     JobInputsID    `json:"inputs,omitempty" doc:"initial files of its workspace: the id that sendJobInputs returned"`
+	Workspace  string         `json:"workspace,omitempty" doc:"use a fork of this workspace, or NAME@CHECKPOINT, instead of inputs"`
+	Collect    OSString       `json:"collect,omitempty" doc:"directory with the outputs, inside the workspace; default: out. It is created before the command starts"`
+	Network    *NetworkPolicy `json:"network,omitempty" doc:"network policy of its computer; default: the internet"`
+	SecretsOf  string         `json:"secrets_of,omitempty" doc:"computer whose host secrets are copied when the job starts; default: none"`
+	Run        RunSpec        `json:"run" doc:"the command; timeout_ms defaults to 6 hours; environment and secrets are stored until the job has ended"`
 }
 
-// Job is a command with a computer of its own, known inputs, and outputs.
+// Job is a command that runs once in a temporary computer, with inputs and outputs.
 type Job struct {
 	ID          JobID        `json:"id"`
 	Spec        JobSpec      `json:"spec"`
 	State       JobState     `json:"state" enum:"queued,running,collecting,done,failed,cancelled"`
-	Tenant      string       `json:"tenant,omitempty" doc:"whose limits its computer counts for"`
-	Reason      string       `json:"reason,omitempty" doc:"why it is queued or collecting still, or stands still, when that is not obvious"`
-	ExitCode    int          `json:"exit_code" nullable:"true" doc:"of its command, as of a run; null until that has ended"`
-	Signal      string       `json:"signal,omitempty" doc:"the signal that ended its command, as SIGTERM"`
+	Tenant      string       `json:"tenant,omitempty" doc:"tenant that owns it"`
+	Reason      string       `json:"reason,omitempty" doc:"why it is still queued or collecting, or does not progress"`
+	ExitCode    int          `json:"exit_code" nullable:"true" doc:"exit status of its command, as for a run; null until it has ended"`
+	Signal      string       `json:"signal,omitempty" doc:"the signal that ended its command, such as SIGTERM"`
 	TimedOut    bool         `json:"timed_out,omitempty"`
 	OutOfMemory *OutOfMemory `json:"out_of_memory,omitempty" doc:"the kernel killed processes of its command because memory ran out"`
-	Error       *Error       `json:"error,omitempty" doc:"why its command did not come to its end, or its outputs are not whole"`
-	Attempts    int          `json:"attempts,omitempty" doc:"how often it was begun: it is again when its machine ends under it"`
-	ComputerID  ComputerID   `json:"computer_id,omitempty" doc:"of the last attempt"`
-	RunID       RunID        `json:"run_id,omitempty" doc:"of the last attempt"`
-	Outputs     *JobOutputs  `json:"outputs,omitempty" doc:"once they are collected"`
+	Error       *Error       `json:"error,omitempty" doc:"why its command did not complete, or its outputs are incomplete"`
+	Attempts    int          `json:"attempts,omitempty" doc:"number of attempts; it starts again if its machine fails"`
+	ComputerID  ComputerID   `json:"computer_id,omitempty" doc:"for the last attempt"`
+	RunID       RunID        `json:"run_id,omitempty" doc:"for the last attempt"`
+	Outputs     *JobOutputs  `json:"outputs,omitempty" doc:"set when the outputs are collected"`
 	CreatedAt   time.Time    `json:"created_at"`
-	StartedAt   *time.Time   `json:"started_at,omitempty" doc:"the last attempt"`
+	StartedAt   *time.Time   `json:"started_at,omitempty" doc:"start of the last attempt"`
 	EndedAt     *time.Time   `json:"ended_at,omitempty"`
-	Steps       JobSteps     `json:"steps" doc:"how long the last attempt took"`
+	Steps       JobSteps     `json:"steps" doc:"durations of the last attempt"`
 }
 
-// MarshalJSON shows no exit status before there is one.
+// MarshalJSON writes a null exit status before there is one.
 func (j Job) MarshalJSON() ([]byte, error) {
 	type plain Job
 	return asJSON(struct {
@@ -112,23 +112,22 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}{plain(j), shownExit(j.ExitCode, j.State == JobCollecting && j.Error == nil || j.State == JobDone)})
 }
 
-// JobOutputs say what a job has left in the directory that it collects.
+// JobOutputs summarises the outputs of a job.
 type JobOutputs struct {
-	Files int64 `json:"files" doc:"everything that is not a directory"`
+	Files int64 `json:"files" doc:"everything except directories"`
 	Bytes int64 `json:"bytes" doc:"sum of the sizes of files"`
-	Kept  bool  `json:"kept" doc:"they can be fetched: for 24 hours, or until they are released"`
+	Kept  bool  `json:"kept" doc:"the outputs can be fetched, for 24 hours or until they are released"`
 }
 
-// JobSteps are the parts of a job's time.
+// JobSteps are the durations of a job's steps.
 type JobSteps struct {
-	CreateMS  int64 `json:"create_ms,omitempty" doc:"until its computer took commands"`
-	RunMS     int64 `json:"run_ms,omitempty" doc:"until the command had ended"`
-	CollectMS int64 `json:"collect_ms,omitempty" doc:"until its outputs were all there"`
-	DeleteMS  int64 `json:"delete_ms,omitempty" doc:"until its computer was gone"`
+	CreateMS  int64 `json:"create_ms,omitempty" doc:"creating the computer"`
+	RunMS     int64 `json:"run_ms,omitempty" doc:"running the command"`
+	CollectMS int64 `json:"collect_ms,omitempty" doc:"collecting the outputs"`
+	DeleteMS  int64 `json:"delete_ms,omitempty" doc:"deleting the computer"`
 }
 
-// JobInputs are files that were sent for jobs to begin with: each job has a
-// fork of them.
+// JobInputs are uploaded files that jobs start with. Each job gets a fork of them.
 type JobInputs struct {
 	ID JobInputsID `json:"id"`
 	TransferReport

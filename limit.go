@@ -2,45 +2,45 @@ package holt
 
 import "errors"
 
-// DefaultTenant is whose everything is that nobody else's token made.
+// DefaultTenant owns everything that was created without a token of another tenant.
 const DefaultTenant = "default"
 
 // MaxTenants is how many tenants can have limits.
 const MaxTenants = 10000
 
-// mostLimit bounds what is given in milliseconds and MiB: 278 years, 8 EiB.
+// mostLimit bounds values in milliseconds (278 years) and MiB (8 EiB).
 const mostLimit = 1<<43 - 1
 
-// Limit is what the computers of a tenant may have together, and what they have now. 0: no limit.
+// Limit has the limits for all computers of a tenant together, and their current use. 0: no limit.
 type Limit struct {
 	Tenant       string    `json:"tenant"`
-	MaxComputers int       `json:"max_computers" doc:"whatever their state; 0: no limit"`
-	MaxRunning   int       `json:"max_running" doc:"that are neither paused nor stopped; 0: no limit"`
-	MaxMemoryMB  int64     `json:"max_memory_mb" doc:"of those that run, MiB; 0: no limit"`
-	MaxDiskMB    int64     `json:"max_disk_mb" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB; 0: no limit"`
-	MaxRunMS     int64     `json:"max_run_ms" doc:"how long one may run without being paused or stopped, milliseconds; then it is paused; 0: no limit"`
+	MaxComputers int       `json:"max_computers" doc:"number of computers in any state; 0: no limit"`
+	MaxRunning   int       `json:"max_running" doc:"number of running computers; 0: no limit"`
+	MaxMemoryMB  int64     `json:"max_memory_mb" doc:"memory of running computers, MiB; 0: no limit"`
+	MaxDiskMB    int64     `json:"max_disk_mb" doc:"total size of root disks and of workspaces created with computers, MiB; 0: no limit"`
+	MaxRunMS     int64     `json:"max_run_ms" doc:"how long a computer may run without a pause or stop before it is paused, milliseconds; 0: no limit"`
 	Used         TenantUse `json:"used"`
 }
 
-// TenantUse is what the computers of a tenant have now.
+// TenantUse is the current use of a tenant's computers.
 type TenantUse struct {
 	Computers int   `json:"computers"`
-	Running   int   `json:"running" doc:"that are neither paused nor stopped"`
-	MemoryMB  int64 `json:"memory_mb" doc:"of those that run, MiB"`
-	DiskMB    int64 `json:"disk_mb" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB"`
+	Running   int   `json:"running" doc:"number of running computers"`
+	MemoryMB  int64 `json:"memory_mb" doc:"memory of running computers, MiB"`
+	DiskMB    int64 `json:"disk_mb" doc:"total size of root disks and of workspaces created with computers, MiB"`
 }
 
-// LimitReached is the detail of a [TooMany] error that a limit of a tenant is reached.
+// LimitReached is the detail of a [TooMany] error about a tenant's limit.
 type LimitReached struct {
 	Tenant string `json:"tenant"`
 	Limit  string `json:"limit" enum:"max_computers,max_running,max_memory_mb,max_disk_mb"`
 	Max    int64  `json:"max"`
-	Used   int64  `json:"used" doc:"without what was asked for"`
-	Asked  int64  `json:"asked" doc:"how much more"`
+	Used   int64  `json:"used" doc:"current use, without the request"`
+	Asked  int64  `json:"asked" doc:"amount of the request"`
 }
 
-// NoMemory is the detail of a [TooMany] error that the host has no memory for a machine: what it asks for and what
-// it would take with that, what is left, and what one could ask for if nothing else ran.
+// NoMemory is the detail of a [TooMany] error about the host's memory: what was requested, what that would need in
+// total, what is left, and the most that one computer could get if nothing else ran.
 type NoMemory struct {
 	AskedMB int64 `json:"asked_mb"`
 	NeedMB  int64 `json:"need_mb"`
@@ -48,7 +48,7 @@ type NoMemory struct {
 	MostMB  int64 `json:"most_mb"`
 }
 
-// LacksMemory says whether an error is that the host has no memory for a machine.
+// LacksMemory reports whether the error says that the host has too little memory for a machine.
 func LacksMemory(err error) (full NoMemory, ok bool) {
 	var e *Error
 	if errors.As(err, &e) {
@@ -57,19 +57,19 @@ func LacksMemory(err error) (full NoMemory, ok bool) {
 	return full, ok
 }
 
-// LimitChange says what to change of a tenant's limits. What is absent stays as it is; 0 takes a limit away.
+// LimitChange changes limits of a tenant. Absent limits keep their value; 0 removes a limit.
 type LimitChange struct {
-	MaxComputers *int   `json:"max_computers,omitempty" minimum:"0" doc:"whatever their state"`
-	MaxRunning   *int   `json:"max_running,omitempty" minimum:"0" doc:"that are neither paused nor stopped"`
-	MaxMemoryMB  *int64 `json:"max_memory_mb,omitempty" minimum:"0" doc:"of those that run, MiB"`
-	MaxDiskMB    *int64 `json:"max_disk_mb,omitempty" minimum:"0" doc:"sizes of all root disks and of the workspaces that were made with computers, MiB"`
-	MaxRunMS     *int64 `json:"max_run_ms,omitempty" minimum:"0" doc:"how long one may run without being paused or stopped, milliseconds"`
+	MaxComputers *int   `json:"max_computers,omitempty" minimum:"0" doc:"number of computers in any state"`
+	MaxRunning   *int   `json:"max_running,omitempty" minimum:"0" doc:"number of running computers"`
+	MaxMemoryMB  *int64 `json:"max_memory_mb,omitempty" minimum:"0" doc:"memory of running computers, MiB"`
+	MaxDiskMB    *int64 `json:"max_disk_mb,omitempty" minimum:"0" doc:"total size of root disks and of workspaces created with computers, MiB"`
+	MaxRunMS     *int64 `json:"max_run_ms,omitempty" minimum:"0" doc:"how long a computer may run without a pause or stop, milliseconds"`
 }
 
-// Apply changes l. InvalidArgument: nothing is changed, or a limit is below 0 or above what can be counted.
+// Apply changes l. Errors: InvalidArgument if no change is given, or a limit is out of range.
 func (c LimitChange) Apply(l *Limit) error {
 	if c == (LimitChange{}) {
-		return Errorf(InvalidArgument, "nothing is to be changed").WithHint("give at least one limit, as max_computers; 0 takes one away")
+		return Errorf(InvalidArgument, "no change is given").WithHint("set at least one limit, such as max_computers; 0 removes one")
 	}
 	set := func(to, from *int64) bool {
 		if from != nil {
@@ -85,18 +85,18 @@ func (c LimitChange) Apply(l *Limit) error {
 	}
 	if !number(&l.MaxComputers, c.MaxComputers) || !number(&l.MaxRunning, c.MaxRunning) ||
 		!set(&l.MaxMemoryMB, c.MaxMemoryMB) || !set(&l.MaxDiskMB, c.MaxDiskMB) || !set(&l.MaxRunMS, c.MaxRunMS) {
-		return Errorf(InvalidArgument, "a limit cannot be below 0, nor so high").WithHint("0 takes a limit away")
+		return Errorf(InvalidArgument, "a limit is negative or too large").WithHint("use 0 to remove a limit")
 	}
 	return nil
 }
 
-// ParseTenant returns s if it can name a tenant: what can name a computer. "" is [DefaultTenant].
+// ParseTenant returns s if it is a valid name of a tenant, as of a computer. "" is [DefaultTenant].
 func ParseTenant(s string) (string, error) {
 	if s == "" {
 		return DefaultTenant, nil
 	}
 	if _, err := ParseName(s); err != nil {
-		return "", Errorf(InvalidArgument, "this cannot name a tenant: %w", err).WithHint("give a DNS label, as team-a")
+		return "", Errorf(InvalidArgument, "invalid tenant: %w", err).WithHint("use a DNS label, such as team-a")
 	}
 	return s, nil
 }

@@ -1,17 +1,17 @@
 package holt
 
-// NetworkTraffic is what a computer has sent and received since it was made, also before it was
-// paused or stopped; a fork begins with nothing.
+// NetworkTraffic counts a computer's traffic since it was created, across pauses and stops. A fork
+// starts at zero.
 type NetworkTraffic struct {
-	Sent         int64     `json:"sent" doc:"bytes of payload, to all destinations"`
-	Received     int64     `json:"received" doc:"bytes of payload"`
-	Connections  int64     `json:"connections" doc:"that were opened, with flows of datagrams"`
-	Open         int64     `json:"open" doc:"of them, now"`
-	Refused      int64     `json:"refused" doc:"by the policy: connections, datagrams and names"`
-	Destinations []Traffic `json:"destinations" nullable:"false" doc:"in the order of names; without a name: all others together"`
+	Sent         int64     `json:"sent" doc:"payload bytes to all destinations"`
+	Received     int64     `json:"received" doc:"payload bytes"`
+	Connections  int64     `json:"connections" doc:"opened connections and datagram flows"`
+	Open         int64     `json:"open" doc:"connections that are open now"`
+	Refused      int64     `json:"refused" doc:"connections, datagrams and names refused by the policy"`
+	Destinations []Traffic `json:"destinations" nullable:"false" doc:"sorted by name; the entry without a name sums up all others"`
 }
 
-// SumTraffic adds up what went to and from destinations.
+// SumTraffic sums up the traffic of destinations.
 func SumTraffic(all []Traffic) NetworkTraffic {
 	out := NetworkTraffic{Destinations: append([]Traffic{}, all...)}
 	for _, t := range all {

@@ -6,18 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// OSString is a string of the operating system: the name of a file, a path, the
-// target of a symlink, an attribute, an argument. Linux takes any bytes, of
-// which most are UTF-8.
+// OSString is a string of the operating system: a file name, a path, the target
+// of a symlink, an attribute, an argument. Linux allows any bytes; most are UTF-8.
 //
-// JSON carries only UTF-8. There such a string is itself, unless it holds bytes
-// that are not UTF-8: then it is written as Git writes such names, between
-// quotes, with a backslash and three octal digits for a byte that is not UTF-8,
-// a backslash before a quote or a backslash, and everything else as it is. What
-// already looks like that (it is text, and exactly what some other string is
-// written as) is quoted once more. So every string has one form, every form one
-// meaning, and nobody meets quotes who has no such names. It is so in every
-// request and every answer; in the query of a URL bytes are percent-encoded.
+// JSON supports only UTF-8. A string with other bytes is written as Git writes
+// such names: in quotes, with a backslash and three octal digits for each byte
+// that is not UTF-8, and a backslash before a quote or a backslash. A string
+// that already has this form is quoted again. So the encoding is unambiguous,
+// and ordinary names are not quoted. It is used in all requests and responses;
+// in the query of a URL, bytes are percent-encoded.
 type OSString string
 
 // Text returns the form that s has in JSON.
@@ -28,8 +25,8 @@ func (s OSString) Text() string {
 	return quoted(string(s))
 }
 
-// ParseOSString is the inverse of [OSString.Text]. Text that is not the form of
-// another string is itself.
+// ParseOSString is the inverse of [OSString.Text]. Text without that quoting is
+// returned as it is.
 func ParseOSString(text string) OSString {
 	s, ok := unquoted(text)
 	if ok && OSString(s).Text() == text {
@@ -64,8 +61,7 @@ func quoted(s string) string {
 	return string(append(out, '"'))
 }
 
-// unquoted is the inverse of quoted; ok is false for what quoted never writes,
-// and for some of what it would write otherwise.
+// unquoted is the inverse of quoted; ok is false if text is not in that form.
 func unquoted(text string) (s string, ok bool) {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' || !strings.Contains(text, `\`) {
 		return "", false
@@ -90,10 +86,10 @@ func unquoted(text string) (s string, ok bool) {
 
 func isOctal(c byte) bool { return c >= '0' && c <= '7' }
 
-// OSStrings are several, in JSON each as an [OSString].
+// OSStrings is a list that is written in JSON as a list of [OSString].
 type OSStrings []string
 
-// MarshalJSON returns a list of the forms.
+// MarshalJSON writes each string as an [OSString].
 func (all OSStrings) MarshalJSON() ([]byte, error) {
 	if all == nil {
 		return []byte("null"), nil

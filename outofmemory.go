@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// OutOfMemory says that the kernel of a computer killed processes because memory was at an end.
+// OutOfMemory says that the kernel of a computer killed processes because memory ran out.
 type OutOfMemory struct {
-	LimitMB int      `json:"limit_mb,omitempty" doc:"memory limit of its processes together, MiB; the rest of the computer's memory is for the system"`
-	Killed  []string `json:"killed,omitempty" doc:"names of the killed processes that the kernel's log still has, at most 8"`
-	Count   int      `json:"count" doc:"how many were killed"`
-	Raise   string   `json:"raise,omitempty" doc:"the command that gives the computer twice its memory"`
+	LimitMB int      `json:"limit_mb,omitempty" doc:"memory limit of all its processes, MiB; the rest of the computer's memory is reserved for the system"`
+	Killed  []string `json:"killed,omitempty" doc:"names of killed processes, from the kernel's log, at most 8"`
+	Count   int      `json:"count" doc:"number of killed processes"`
+	Raise   string   `json:"raise,omitempty" doc:"the command that doubles the computer's memory"`
 }
 
-// String is a sentence without its end.
+// String describes the event in a sentence.
 func (o OutOfMemory) String() string {
 	what := strings.Join(o.Killed, ", ")
 	if o.Count > len(o.Killed) || what == "" {

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Listener is a port of a computer that something listens at, and who that is, as
-// far as its guest tells.
+// Listener is a listening port of a computer and its process, as the guest reports
+// them.
 type Listener struct {
 	Protocol     string     `json:"protocol" enum:"tcp,udp"`
-	Address      string     `json:"address" doc:"IP address; 0.0.0.0 or :: is each of the computer's"`
+	Address      string     `json:"address" doc:"IP address; 0.0.0.0 and :: stand for all addresses of the computer"`
 	Port         int        `json:"port"`
-	PID          int        `json:"pid,omitempty" doc:"who listens, if that could be told"`
+	PID          int        `json:"pid,omitempty" doc:"listening process, if known"`
 	Process      string     `json:"process,omitempty" doc:"its name"`
-	User         string     `json:"user,omitempty" doc:"whose it is"`
-	Run          RunID      `json:"run,omitempty" doc:"that it belongs to"`
-	Terminal     TerminalID `json:"terminal,omitempty" doc:"that it belongs to"`
-	TerminalName string     `json:"terminal_name,omitempty" doc:"of that terminal"`
-	Service      string     `json:"service,omitempty" doc:"that it belongs to: a unit of systemd, without .service"`
+	User         string     `json:"user,omitempty" doc:"owner"`
+	Run          RunID      `json:"run,omitempty" doc:"the one that it belongs to"`
+	Terminal     TerminalID `json:"terminal,omitempty" doc:"the one that it belongs to"`
+	TerminalName string     `json:"terminal_name,omitempty" doc:"name of that terminal"`
+	Service      string     `json:"service,omitempty" doc:"the systemd unit that it belongs to, without .service"`
 }
 
-// PortAddress is where one connects to in a computer: a TCP port or a unix socket.
+// PortAddress is a TCP port or a unix socket of a computer.
 type PortAddress struct {
 	Port   int      // 1 to 65535; 0: a socket
 	Socket OSString // an absolute path; "": a port
@@ -36,7 +36,7 @@ const (
 func ParsePort(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > mostPort || s[0] == '+' {
-		return 0, Errorf(InvalidArgument, "%q is not a port", s).WithHint("ports are 1 to %d", mostPort)
+		return 0, Errorf(InvalidArgument, "%q is not a port", s).WithHint("use a port from 1 to %d", mostPort)
 	}
 	return n, nil
 }
@@ -51,17 +51,17 @@ func ParsePortAddress(s string) (to PortAddress, err error) {
 	return to, to.Check()
 }
 
-// Check says whether there can be such an address.
+// Check reports whether the address is valid.
 func (to PortAddress) Check() error {
 	switch socket := string(to.Socket); {
 	case (to.Port == 0) == (socket == ""):
-		return Errorf(InvalidArgument, "one connects to a port or to a socket").WithHint("give exactly one of them")
+		return Errorf(InvalidArgument, "an address is either a port or a socket").WithHint("use exactly one of them")
 	case socket == "":
 		_, err := ParsePort(strconv.Itoa(to.Port))
 		return err
 	case socket[0] != '/' || len(socket) > mostSocketPath || strings.ContainsRune(socket, 0):
-		return Errorf(InvalidArgument, "%q cannot be a unix socket", socket[:min(len(socket), mostSocketPath)]).
-			WithHint("it is an absolute path of at most %d bytes", mostSocketPath)
+		return Errorf(InvalidArgument, "%q is not a path of a unix socket", socket[:min(len(socket), mostSocketPath)]).
+			WithHint("use an absolute path of at most %d bytes", mostSocketPath)
 	}
 	return nil
 }
@@ -74,12 +74,12 @@ func (to PortAddress) String() string {
 }
 
 // PortConn is a connection to a port or a unix socket of a computer. Read returns
-// io.EOF once the far side sends no more, and an [*Error] when the connection broke.
-// Close without CloseWrite breaks it off: what was written last may not arrive.
+// io.EOF at the end of the stream, and an [*Error] if the connection breaks.
+// Close without CloseWrite resets the connection; the last bytes written may be lost.
 // One goroutine may read while another writes; Close ends both.
 type PortConn interface {
 	io.ReadWriteCloser
-	// CloseWrite ends what this side sends; reading goes on.
+	// CloseWrite closes the sending direction only.
 	CloseWrite() error
 }
 
@@ -95,6 +95,6 @@ type PortMessageKind string
 
 // The kinds of text messages.
 const (
-	PortEnd   PortMessageKind = "end"   // its sender sends no more bytes; it still takes some
+	PortEnd   PortMessageKind = "end"   // the sender has closed its sending direction
 	PortError PortMessageKind = "error" // the connection broke; the last message
 )

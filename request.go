@@ -19,8 +19,8 @@ func NewRequestID() string {
 	return "req_" + hex.EncodeToString(b[:])
 }
 
-// ValidRequestID says whether a caller's own request id is taken over: 8 to 64 letters, digits, dots,
-// dashes and underscores, so that it can stand in a log, a file and a URL.
+// ValidRequestID reports whether a caller's own request id is accepted: 8 to 64 letters, digits, dots,
+// dashes and underscores, which are safe in logs, files and URLs.
 func ValidRequestID(s string) bool {
 	if len(s) < 8 || len(s) > mostRequestID {
 		return false
@@ -40,14 +40,13 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
-// RequestID returns the id of the request that ctx belongs to, from whichever door it came; "" outside of one.
+// RequestID returns the id of the request that ctx belongs to; "" if there is none.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// LogRequests returns a handler that adds to each record the id of the request that it was
-// written for, as far as its context says (slog's InfoContext and its kin).
+// LogRequests returns a handler that adds the request id of the context to each record.
 func LogRequests(h slog.Handler) slog.Handler { return requestLog{h} }
 
 type requestLog struct{ slog.Handler }

@@ -1,29 +1,29 @@
 package holt
 
-// ResizeSpec says what shape a computer is to have. Zero fields stay as they are.
+// ResizeSpec is the new shape of a computer. Zero fields keep their value.
 type ResizeSpec struct {
-	CPUs       int `json:"cpus,omitempty" minimum:"0" doc:"more: at once; fewer: at the next start"`
-	MemoryMB   int `json:"memory_mb,omitempty" minimum:"0" doc:"MiB; more: at once, in blocks of 128 MiB, and the rest at the next start; less: at the next start"`
-	DiskSizeMB int `json:"disk_size_mb,omitempty" minimum:"0" doc:"MiB; more: at once, and its file system grows with it; less is refused"`
+	CPUs       int `json:"cpus,omitempty" minimum:"0" doc:"an increase takes effect immediately, a decrease at the next start"`
+	MemoryMB   int `json:"memory_mb,omitempty" minimum:"0" doc:"MiB; an increase takes effect immediately in blocks of 128 MiB, the rest and a decrease at the next start"`
+	DiskSizeMB int `json:"disk_size_mb,omitempty" minimum:"0" doc:"MiB; an increase takes effect immediately, and the file system grows; a decrease is refused"`
 }
 
-// Pending is what of a computer's shape was asked for and is not so yet. Zero fields are as they are.
+// Pending is the part of a resize that has not taken effect yet. Zero fields do not change.
 type Pending struct {
 	CPUs     int    `json:"cpus,omitempty"`
 	MemoryMB int    `json:"memory_mb,omitempty" doc:"MiB"`
-	When     string `json:"when" enum:"start,resume" doc:"resume: when it goes on, as far as that can be added to a computer that runs"`
+	When     string `json:"when" enum:"start,resume" doc:"start: at the next start; resume: when it is resumed, as far as a running computer can change"`
 }
 
-// ResizedComputer is a computer that was resized.
+// ResizedComputer is the result of a resize.
 type ResizedComputer struct {
-	Computer Computer    `json:"computer" doc:"what it has now; pending says what is to come"`
-	Guest    *GuestShape `json:"guest,omitempty" doc:"what its guest says that it uses; absent unless it runs and answers"`
-	Note     string      `json:"note,omitempty" doc:"what is not as was asked for yet, and when or why not"`
+	Computer Computer    `json:"computer" doc:"the current shape; pending has the rest"`
+	Guest    *GuestShape `json:"guest,omitempty" doc:"the shape that the guest reports; absent unless the computer is running and answers"`
+	Note     string      `json:"note,omitempty" doc:"what has not changed yet, with the reason"`
 }
 
-// GuestShape is what a computer's guest says that it uses of what its machine has.
+// GuestShape is the shape that the guest of a computer reports.
 type GuestShape struct {
 	CPUs       int `json:"cpus"`
 	MemoryMB   int `json:"memory_mb" doc:"MiB"`
-	DiskSizeMB int `json:"disk_size_mb" doc:"MiB; 0 when its root file system could not be grown"`
+	DiskSizeMB int `json:"disk_size_mb" doc:"MiB; 0 if the root file system could not grow"`
 }

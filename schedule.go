@@ -4,64 +4,64 @@ import (
 	"time"
 )
 
-// Schedule is a command that is run in a computer at times of the calendar.
+// Schedule is a command that runs in a computer at set times.
 type Schedule struct {
 	ID         ScheduleID    `json:"id"`
-	Name       string        `json:"name" doc:"unique among the computer's schedules; a DNS label; what its runs change has it as writer"`
+	Name       string        `json:"name" doc:"unique among the computer's schedules; a DNS label; the writer of files that its runs change"`
 	ComputerID ComputerID    `json:"computer_id"`
 	Computer   string        `json:"computer" doc:"the computer's name"`
-	Cron       string        `json:"cron" doc:"minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly"`
-	TimeZone   string        `json:"time_zone" doc:"IANA name of the zone whose clock it goes by"`
+	Cron       string        `json:"cron" doc:"minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly"`
+	TimeZone   string        `json:"time_zone" doc:"IANA name of its time zone"`
 	Missed     MissedPolicy  `json:"missed"`
 	Overlap    OverlapPolicy `json:"overlap"`
-	KeepAwake  bool          `json:"keep_awake" doc:"a computer that it woke is left running"`
+	KeepAwake  bool          `json:"keep_awake" doc:"leave the computer running if it was paused or stopped before"`
 	Enabled    bool          `json:"enabled"`
-	Spec       RunSpec       `json:"spec" doc:"what it runs"`
-	Variables  OSStrings     `json:"variables,omitempty" doc:"names of the variables in the environment of its runs; their values are kept and never shown"`
+	Spec       RunSpec       `json:"spec" doc:"the command"`
+	Variables  OSStrings     `json:"variables,omitempty" doc:"names of its environment variables; the values are stored and never shown"`
 	CreatedAt  time.Time     `json:"created_at"`
-	Next       []time.Time   `json:"next,omitempty" doc:"when it is due next, up to three times; none while it is disabled"`
-	Last       *Firing       `json:"last,omitempty" doc:"what became of it last"`
-	Firing     *Firing       `json:"firing,omitempty" doc:"what goes on now"`
+	Next       []time.Time   `json:"next,omitempty" doc:"the next due times, at most three; none while it is disabled"`
+	Last       *Firing       `json:"last,omitempty" doc:"the last firing"`
+	Firing     *Firing       `json:"firing,omitempty" doc:"the firing in progress"`
 }
 
-// MissedPolicy says what becomes of due times at which nobody was there to act:
-// the daemon was down, or its host slept.
+// MissedPolicy says what to do about due times while the daemon was down or its
+// host was asleep.
 type MissedPolicy string
 
 // The policies for missed due times.
 const (
-	MissedSkip MissedPolicy = "skip" // none of them is made up for
-	MissedOnce MissedPolicy = "once" // one run makes up for all of them
-	MissedAll  MissedPolicy = "all"  // each is made up for, one after the other; the last MostMadeUp of them
+	MissedSkip MissedPolicy = "skip" // run none of them
+	MissedOnce MissedPolicy = "once" // one run for all of them
+	MissedAll  MissedPolicy = "all"  // one run for each, in order; at most MostMadeUp
 )
 
-// MostMadeUp is how many missed due times are made up for at most.
+// MostMadeUp is the maximum number of runs for missed due times.
 const MostMadeUp = 24
 
-// OverlapPolicy says what becomes of a due time at which the schedule's last run goes on.
+// OverlapPolicy says what to do if the previous run is still in progress when a schedule is due.
 type OverlapPolicy string
 
-// The policies for due times that meet a run.
+// The policies for overlapping runs.
 const (
-	OverlapSkip    OverlapPolicy = "skip"    // it is skipped
-	OverlapQueue   OverlapPolicy = "queue"   // one waits for the run's end; those after it are skipped
-	OverlapReplace OverlapPolicy = "replace" // the run is ended, and the next begins
+	OverlapSkip    OverlapPolicy = "skip"    // skip this due time
+	OverlapQueue   OverlapPolicy = "queue"   // one waits for the end of the run; later ones are skipped
+	OverlapReplace OverlapPolicy = "replace" // end the run in progress and start the next
 )
 
-// ScheduleSpec says what to run when. Zero fields take the defaults.
+// ScheduleSpec describes a schedule to create. Zero fields take the defaults.
 type ScheduleSpec struct {
 	Computer  string        `json:"computer" doc:"name or id"`
 	Name      string        `json:"name" doc:"a DNS label, unique among the computer's schedules"`
-	Cron      string        `json:"cron" maxLength:"200" doc:"five fields: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @yearly"`
-	TimeZone  string        `json:"time_zone,omitempty" maxLength:"64" doc:"IANA name, as Europe/Berlin; default: UTC"`
-	Missed    MissedPolicy  `json:"missed,omitempty" enum:"skip,once,all" doc:"what to do about due times while the daemon was down or its host slept: nothing, one run for all of them, or each (the last 24); default: once"`
-	Overlap   OverlapPolicy `json:"overlap,omitempty" enum:"skip,queue,replace" doc:"when the last run goes on: skip this one, let one wait, or end the run; default: skip"`
-	KeepAwake bool          `json:"keep_awake,omitempty" doc:"leave a computer running that was paused or stopped before; default: it is paused or stopped again, unless something else uses it"`
-	Disabled  bool          `json:"disabled,omitempty" doc:"keep it, and run nothing yet"`
-	Spec      RunSpec       `json:"spec" doc:"what to run; it has no standard input and no secrets"`
+	Cron      string        `json:"cron" maxLength:"200" doc:"five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly"`
+	TimeZone  string        `json:"time_zone,omitempty" maxLength:"64" doc:"IANA name, such as Europe/Berlin; default: UTC"`
+	Missed    MissedPolicy  `json:"missed,omitempty" enum:"skip,once,all" doc:"what to do about due times while the daemon was down: skip them, once (one run for all) or all (one run for each, at most 24); default: once"`
+	Overlap   OverlapPolicy `json:"overlap,omitempty" enum:"skip,queue,replace" doc:"what to do if the previous run is still in progress: skip, queue (one waits) or replace (end the previous run); default: skip"`
+	KeepAwake bool          `json:"keep_awake,omitempty" doc:"leave the computer running if it was paused or stopped before; default: pause or stop it again, unless something else uses it"`
+	Disabled  bool          `json:"disabled,omitempty" doc:"create it disabled"`
+	Spec      RunSpec       `json:"spec" doc:"the command; it has no standard input and no secrets"`
 }
 
-// ScheduleChange says what to change of a schedule. Absent fields stay as they are.
+// ScheduleChange changes a schedule. Absent fields keep their value.
 type ScheduleChange struct {
 	Name      *string        `json:"name,omitempty"`
 	Cron      *string        `json:"cron,omitempty" maxLength:"200"`
@@ -69,42 +69,42 @@ type ScheduleChange struct {
 	Missed    *MissedPolicy  `json:"missed,omitempty" enum:"skip,once,all"`
 	Overlap   *OverlapPolicy `json:"overlap,omitempty" enum:"skip,queue,replace"`
 	KeepAwake *bool          `json:"keep_awake,omitempty"`
-	Enabled   *bool          `json:"enabled,omitempty" doc:"what is due while it is disabled is not missed"`
-	Spec      *RunSpec       `json:"spec,omitempty" doc:"all of what to run, its environment too"`
+	Enabled   *bool          `json:"enabled,omitempty" doc:"due times while it is disabled do not count as missed"`
+	Spec      *RunSpec       `json:"spec,omitempty" doc:"replaces the command with its environment"`
 }
 
-// FiringState is how far a firing is.
+// FiringState is the state of a firing.
 type FiringState string
 
-// The states of a firing. The first three go on.
+// The states of a firing. The first three are in progress.
 const (
-	FiringQueued   FiringState = "queued"   // waits for the end of the one before it
+	FiringQueued   FiringState = "queued"   // waits for the end of the previous run
 	FiringStarting FiringState = "starting" // its computer is being woken
 	FiringRunning  FiringState = "running"
 	FiringExited   FiringState = "exited"
-	FiringLost     FiringState = "lost"    // the machine ended under its run
-	FiringFailed   FiringState = "failed"  // its run could not be started
-	FiringSkipped  FiringState = "skipped" // the run before it went on
-	FiringMissed   FiringState = "missed"  // nobody was there, and it is not made up for
+	FiringLost     FiringState = "lost"    // the machine ended during its run
+	FiringFailed   FiringState = "failed"  // its run did not start
+	FiringSkipped  FiringState = "skipped" // the previous run was in progress
+	FiringMissed   FiringState = "missed"  // the daemon was down or the host asleep
 )
 
-// Firing is what became of one due time of a schedule, or of several that were missed.
+// Firing is the result of one due time of a schedule, or of several that were missed.
 type Firing struct {
 	Schedule  ScheduleID  `json:"schedule"`
 	Due       time.Time   `json:"due"`
-	Until     *time.Time  `json:"until,omitempty" doc:"the last of several that were missed"`
-	Count     int         `json:"count" doc:"how many due times it stands for"`
+	Until     *time.Time  `json:"until,omitempty" doc:"the last due time, if several were missed"`
+	Count     int         `json:"count" doc:"number of due times"`
 	State     FiringState `json:"state" enum:"queued,starting,running,exited,lost,failed,skipped,missed"`
-	Reason    string      `json:"reason,omitempty" doc:"why it is in this state, when that is not obvious"`
-	Manual    bool        `json:"manual,omitempty" doc:"somebody asked for it"`
+	Reason    string      `json:"reason,omitempty" doc:"reason for the state, if it is not obvious"`
+	Manual    bool        `json:"manual,omitempty" doc:"started by runSchedule, not by time"`
 	Run       RunID       `json:"run,omitempty"`
-	ExitCode  int         `json:"exit_code" nullable:"true" doc:"of its run; null until that has exited"`
+	ExitCode  int         `json:"exit_code" nullable:"true" doc:"exit status of its run; null until it has exited"`
 	TimedOut  bool        `json:"timed_out,omitempty"`
-	StartedAt *time.Time  `json:"started_at,omitempty" doc:"when its run did"`
+	StartedAt *time.Time  `json:"started_at,omitempty" doc:"start of its run"`
 	EndedAt   *time.Time  `json:"ended_at,omitempty"`
 }
 
-// MarshalJSON shows no exit status before there is one.
+// MarshalJSON writes a null exit status before there is one.
 func (f Firing) MarshalJSON() ([]byte, error) {
 	type plain Firing
 	return asJSON(struct {
@@ -113,7 +113,7 @@ func (f Firing) MarshalJSON() ([]byte, error) {
 	}{plain(f), shownExit(f.ExitCode, f.State == FiringExited)})
 }
 
-// GoesOn says whether a firing has not come to its end.
+// GoesOn reports whether a firing is in progress.
 func (s FiringState) GoesOn() bool {
 	return s == FiringQueued || s == FiringStarting || s == FiringRunning
 }

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Scope is one thing that says what a token may do, as people write it:
+// Scope is one part of what a token may do:
 //
-//	admin                          what is the host's, and every tenant's things
-//	read-only                      look, and change nothing; looking into a computer that sleeps wakes it
-//	computer:REF                   this computer with what belongs to it and its workspace, and no other
+//	admin                          everything, including settings of the host and all tenants
+//	read-only                      only reads; reading from a paused computer wakes it
+//	computer:REF                   only this computer, everything that belongs to it, and its workspace
 //	user:NAME                      only as this Linux user, in runs, terminals and over SSH
-//	workspace:REF[:read][:/PATH]   the files of this workspace, from a directory on, to read only or to change, too
-//	port:REF:N                     connections to this port of a computer
+//	workspace:REF[:read][:/PATH]   only files of this workspace, optionally below a directory, optionally read-only
+//	port:REF:N                     only connections to this port of a computer
 //
-// REF is an id; the name of something stands for its id when a token is made. repo:… and bucket:… have
-// their place here and are refused (Unsupported) until there are repos and artifacts.
+// REF is an id; a name is replaced by the id when the token is created. repo:… and bucket:… are reserved and
+// refused (Unsupported) until repositories and artifacts exist.
 //
-// Without any of computer, workspace and port a token covers all of its tenant; with some of them it covers
-// these together and nothing else. user and read-only narrow that further.
+// Without computer, workspace and port scopes, a token covers its whole tenant; with some, it covers only those.
+// user and read-only restrict it further.
 type Scope string
 
-// MostScopes is how many scopes a token may have.
+// MostScopes is the maximum number of scopes of a token.
 const MostScopes = 64
 
-// Rights are what scopes come to.
+// Rights are parsed scopes.
 type Rights struct {
 	Admin      bool
 	ReadOnly   bool
@@ -36,10 +36,10 @@ type Rights struct {
 	Ports      []PortScope
 }
 
-// WorkspaceScope is the files of a workspace, from Path on.
+// WorkspaceScope covers the files of a workspace below Path.
 type WorkspaceScope struct {
 	Workspace WorkspaceID
-	Path      string // clean and absolute; "/": all of it
+	Path      string // clean and absolute; "/": all files
 	ReadOnly  bool
 }
 
@@ -49,12 +49,12 @@ type PortScope struct {
 	Port     int
 }
 
-// ParseScopes reads scopes whose things are named by id.
+// ParseScopes reads scopes whose objects are given by id.
 //
 // Errors: InvalidArgument, Unsupported (repos and buckets).
 func ParseScopes(scopes []Scope) (r Rights, err error) {
 	if len(scopes) > MostScopes {
-		return r, Errorf(InvalidArgument, "a token cannot have %d scopes", len(scopes)).WithHint("at most %d", MostScopes)
+		return r, Errorf(InvalidArgument, "%d scopes are too many for a token", len(scopes)).WithHint("use at most %d", MostScopes)
 	}
 	for _, s := range scopes {
 		if err := r.add(string(s)); err != nil {
@@ -62,19 +62,19 @@ func ParseScopes(scopes []Scope) (r Rights, err error) {
 		}
 	}
 	if r.Admin && (r.ReadOnly || r.Narrow() || len(r.Users) > 0) {
-		return Rights{}, Errorf(InvalidArgument, "admin cannot be narrowed by other scopes").WithHint("leave admin out, or the others")
+		return Rights{}, Errorf(InvalidArgument, "admin cannot be combined with other scopes").WithHint("remove admin, or the other scopes")
 	}
 	return r, nil
 }
 
-// CutScope parts a scope into its kind, what it names, and the rest: computer:X, port:X:80, workspace:X:read:/a.
+// CutScope splits a scope into its kind, its object, and the rest: computer:X, port:X:80, workspace:X:read:/a.
 func CutScope(s Scope) (kind, ref, rest string) {
 	kind, rest, _ = strings.Cut(string(s), ":")
 	ref, rest, _ = strings.Cut(rest, ":")
 	return kind, ref, rest
 }
 
-// Named returns a scope with another name for its thing.
+// Named returns the scope with another reference to its object.
 func (s Scope) Named(ref string) Scope {
 	kind, _, rest := CutScope(s)
 	if rest != "" {
@@ -112,7 +112,7 @@ func (r *Rights) add(s string) error {
 		}
 		r.Ports = append(r.Ports, p)
 	case "repo", "bucket":
-		return Errorf(Unsupported, "there are no %ss yet, and no tokens for them", kind).WithHint("leave %q out", clip(s))
+		return Errorf(Unsupported, "scopes of kind %s are not supported yet", kind).WithHint("remove %q", clip(s))
 	default:
 		return badScope(s)
 	}
@@ -139,18 +139,18 @@ func (r *Rights) addWorkspace(s, ref, rest string) error {
 		}
 	}
 	if w.Path != path.Clean(w.Path) || strings.ContainsRune(w.Path, 0) || len(w.Path) > 4095 {
-		return Errorf(InvalidArgument, "%q is no directory that a scope can name", clip(w.Path)).WithHint("give an absolute path without . and .. in it, as /reports")
+		return Errorf(InvalidArgument, "invalid directory %q in a scope", clip(w.Path)).WithHint("use an absolute path without . and .., such as /reports")
 	}
 	r.Workspaces = append(r.Workspaces, w)
 	return nil
 }
 
 func badScope(s string) error {
-	return Errorf(InvalidArgument, "%q is no scope of a token", clip(s)).
-		WithHint("give admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH] or port:COMPUTER:N")
+	return Errorf(InvalidArgument, "unknown scope %q", clip(s)).
+		WithHint("use admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH] or port:COMPUTER:N")
 }
 
-// LinuxUser tells whether s can name a Linux user, or is the number of one.
+// LinuxUser reports whether s is a valid name or number of a Linux user.
 func LinuxUser(s string) bool {
 	if s == "" || len(s) > 32 {
 		return false
@@ -166,15 +166,15 @@ func LinuxUser(s string) bool {
 	return true
 }
 
-// Narrow says that only the things that are named are covered, and not all of the tenant.
+// Narrow reports whether the rights cover only listed objects, not the whole tenant.
 func (r Rights) Narrow() bool {
 	return len(r.Computers)+len(r.Workspaces)+len(r.Ports) > 0
 }
 
-// All says that nothing in the tenant is out of reach.
+// All reports whether the rights cover everything in the tenant.
 func (r Rights) All() bool { return !r.ReadOnly && !r.Narrow() && len(r.Users) == 0 }
 
-// Scopes writes r as scopes.
+// Scopes returns r as scopes.
 func (r Rights) Scopes() []Scope {
 	all := []Scope{}
 	if r.Admin {
@@ -205,7 +205,7 @@ func (r Rights) Scopes() []Scope {
 	return all
 }
 
-// User says whether one may be the Linux user; "" is agent, as everywhere.
+// User reports whether the Linux user is allowed; "" is agent.
 func (r Rights) User(name string) bool {
 	if name == "" {
 		name = "agent"
@@ -213,16 +213,16 @@ func (r Rights) User(name string) bool {
 	return len(r.Users) == 0 || slices.Contains(r.Users, name)
 }
 
-// Computer says whether all of a computer is covered.
+// Computer reports whether a whole computer is covered.
 func (r Rights) Computer(id ComputerID) bool { return !r.Narrow() || slices.Contains(r.Computers, id) }
 
-// Port says whether a port of a computer is covered.
+// Port reports whether a port of a computer is covered.
 func (r Rights) Port(id ComputerID, port int) bool {
 	return r.Computer(id) || port > 0 && slices.Contains(r.Ports, PortScope{id, port})
 }
 
-// Dir returns the directory from which on a path of a workspace is covered, to read or to change; all
-// says that it is the whole workspace.
+// Dir returns the directory of the scope that covers a path of a workspace, for reading or for a change; "/" is the
+// whole workspace.
 func (r Rights) Dir(id WorkspaceID, p string, change bool) (dir string, ok bool) {
 	p = path.Clean("/" + p)
 	for _, w := range r.Workspaces {
@@ -239,7 +239,7 @@ func (r Rights) Dir(id WorkspaceID, p string, change bool) (dir string, ok bool)
 	return dir, ok
 }
 
-// Within says whether r gives nothing that of does not: who has of may make a token with r.
+// Within reports whether r gives no right that of lacks, so that a token with rights of may create one with r.
 func (r Rights) Within(of Rights) bool {
 	switch {
 	case of.Admin:

@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// Masked stands where a secret was.
+// Masked replaces secrets.
 const Masked = "***"
 
-// MinSecret is the length of the shortest value that is masked, in bytes: to
-// mask shorter ones would spoil text that has nothing to do with them.
+// MinSecret is the length of the shortest value that is masked, in bytes. Masking
+// shorter values would damage unrelated text.
 const MinSecret = 4
 
-// OnRecord returns what is kept and shown of a run's specification: without its
-// environment and its secrets, and with [Masked] wherever a command or argument
-// holds the value of a secret, or of a variable whose name says that it is one
-// ([SecretName]). Only the guest needs them.
+// OnRecord returns the specification of a run that is stored and shown: without
+// environment and secrets, and with [Masked] in place of secrets and of variables
+// with secret names ([SecretName]) in the command and its arguments.
 func (s RunSpec) OnRecord() RunSpec {
 	values := s.Secrets.Values()
 	for name, value := range s.Env {
@@ -45,8 +44,8 @@ func (s RunSpec) OnRecord() RunSpec {
 // Secrets are variables of a run's environment whose values are masked.
 type Secrets map[OSString]OSString
 
-// Values returns what to mask, the longest first: each value without the line
-// breaks at its end, and each line of one that has several, as of a key.
+// Values returns what to mask, the longest first: each value without final line
+// breaks, and each line of a value with several lines, such as a key.
 func (s Secrets) Values() []string {
 	var values []string
 	for _, value := range s {
@@ -65,8 +64,8 @@ func longestFirst(values []string) {
 	slices.SortFunc(values, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 }
 
-// SecretName says whether a variable's name says that its value is a secret, as
-// GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.
+// SecretName reports whether the name of a variable looks like that of a secret,
+// such as GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.
 func SecretName(name string) bool {
 	words := strings.Split(strings.ToUpper(name), "_")
 	last := words[len(words)-1]

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Self is a computer as it sees itself at http://holt.internal/v1/self. What runs in it may be anybody's: it is
-// not told whose it is, who else has paused or woken it, what it was forked from, or where things are on its host.
+// Self is a computer as it sees itself at http://holt.internal/v1/self. Its programs are untrusted, so it does not
+// contain the tenant, who paused or woke the computer, its parent, or paths of the host.
 type Self struct {
 	ID         ComputerID    `json:"id"`
 	Name       string        `json:"name"`
@@ -23,7 +23,7 @@ type Self struct {
 	Job        JobID         `json:"job,omitempty"`
 }
 
-// SelfOf is what a computer sees of itself. Of a recipe in a file it is told the file's name.
+// SelfOf returns what a computer may see of itself. The path of a recipe is reduced to its file name.
 func SelfOf(c Computer) Self {
 	template := c.Template
 	if strings.Contains(template, "/") {

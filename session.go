@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// SessionSpec says what somebody who is connected to a computer (by SSH) has run there.
+// SessionSpec describes a program that an SSH client runs in a computer.
 type SessionSpec struct {
 	Command  OSString              `json:"command,omitempty"` // run by /bin/bash after the start-up files of a login; "": a login shell
-	SFTP     bool                  `json:"sftp,omitempty"`    // instead: an SFTP server
+	SFTP     bool                  `json:"sftp,omitempty"`    // run an SFTP server instead
 	User     string                `json:"user,omitempty"`    // Linux user; "": agent
 	Env      map[OSString]OSString `json:"env,omitempty"`     // added to the user's environment
 	Terminal *SessionTerminal      `json:"terminal,omitempty"`
 }
 
-// SessionTerminal is the terminal that a session has; without one it has three streams.
+// SessionTerminal is the terminal of a session; without one it has three streams.
 type SessionTerminal struct {
 	Type  string         `json:"type,omitempty"` // TERM; "": xterm-256color
 	Size  TerminalSize   `json:"size,omitzero"`
@@ -37,12 +37,11 @@ type TerminalMode struct {
 type SessionEnd struct {
 	ExitCode int    `json:"exit_code"`        // its exit status; 128 + signal number when a signal ended it
 	Signal   string `json:"signal,omitempty"` // the signal that ended it, as SIGHUP
-	Core     bool   `json:"core,omitempty"`   // it left a core
+	Core     bool   `json:"core,omitempty"`   // it dumped core
 }
 
-// Session is a program that somebody who is connected to a computer has run there. What it writes waits until it is
-// taken: nothing is lost, and the program waits too. It ends with its connection: a terminal is hung up,
-// and without one the program, not what it has started, gets SIGHUP.
+// Session is a program that an SSH client runs in a computer. The program blocks until its output is read; nothing is
+// lost. It ends with its connection: a terminal is hung up; without one, the program gets SIGHUP, its children do not.
 type Session interface {
 	io.Writer // its standard input, or what is typed
 	// CloseWrite ends the standard input. A terminal has none to end.
@@ -52,23 +51,23 @@ type Session interface {
 	Output(stdout, stderr io.Writer) (SessionEnd, error)
 	// Resize sets the terminal's size.
 	Resize(ctx context.Context, size TerminalSize) error
-	// Signal sends a signal, as TERM, to the program, on a terminal to what is in its foreground.
+	// Signal sends a signal such as TERM to the program, or to the foreground processes of a terminal.
 	Signal(ctx context.Context, name string) error
 	Close() error
 }
 
-// SessionAddress is what a session reaches, or listens at, in a computer: a TCP port or a unix socket.
+// SessionAddress is a TCP port or a unix socket that a session connects to, or listens on, in a computer.
 type SessionAddress struct {
-	Host   string   // a name or IP address, as the computer knows it; to listen: the loopback, whatever it is
-	Port   int      // to listen: 0 is any; with a socket 0
+	Host   string   // a name or IP address, resolved in the computer; ignored for listening, which uses the loopback
+	Port   int      // 0 for a socket, or for any port to listen on
 	Socket OSString // an absolute path; "": a port
-	User   string   // Linux user whose rights the socket is reached, or made, with; "": agent
-	Agent  bool     // to listen: a socket that the computer finds a name for, in a directory of the user's own
+	User   string   // Linux user that opens or creates the socket; "": agent
+	Agent  bool     // to listen: a socket in a directory of the user, whose name the computer chooses
 }
 
 const mostHostName = 253 // bytes, of a name in the DNS
 
-// Check says whether there can be such an address; to listen, whether the port may be 0.
+// Check reports whether the address is valid. The port may be 0 only to listen.
 func (a SessionAddress) Check(listen bool) error {
 	switch {
 	case a.Agent:
@@ -76,9 +75,9 @@ func (a SessionAddress) Check(listen bool) error {
 	case a.Socket != "":
 		return PortAddress{Socket: a.Socket}.Check()
 	case a.Port < 0 || a.Port > mostPort || a.Port == 0 && !listen:
-		return Errorf(InvalidArgument, "%d is not a port", a.Port).WithHint("ports are 1 to %d", mostPort)
+		return Errorf(InvalidArgument, "%d is not a port", a.Port).WithHint("use a port from 1 to %d", mostPort)
 	case len(a.Host) > mostHostName || strings.ContainsFunc(a.Host, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }):
-		return Errorf(InvalidArgument, "%q is no host", clip(a.Host))
+		return Errorf(InvalidArgument, "invalid host %q", clip(a.Host))
 	}
 	return nil
 }
@@ -93,9 +92,9 @@ func (a SessionAddress) String() string {
 	return net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
 }
 
-// SessionListener is a port or a unix socket of a computer that somebody who is connected to it has listened at.
+// SessionListener is a port or a unix socket of a computer on which a session listens.
 type SessionListener interface {
-	// Address is where it listens: the port or socket that was chosen.
+	// Address is the actual port or socket.
 	Address() SessionAddress
 	// Accept returns the next connection to it and the address it comes from ("" of a socket). A connection
 	// that nobody takes for ten seconds is dropped.

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Source says who a remote address is where callers are counted: the address, or of IPv6 the network of 64 bits, which
-// one caller commonly has to himself.
+// Source returns the part of a remote address by which callers are rate-limited: an IPv4 address, or the /64 network of
+// an IPv6 address.
 func Source(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 
 const (
 	holeBlock = 4 << 10  // holes begin and end at multiples of it
-	leastHole = 64 << 10 // a shorter run of zeros inside a piece is written: it is not worth an extent
+	leastHole = 64 << 10 // shorter runs of zeros are written: they are not worth an extent
 )
 
 var zeroBlock [holeBlock]byte
 
-// EachData calls fn with the parts of p that are not holes; p is what a file has from offset off on. A hole is a run of
-// blocks of zeros that is long, or that begins or ends p and so may be part of a long one. Whoever writes only these parts
-// must set the size of the file at the end.
+// EachData calls fn with the parts of p that are not holes; p is the content of a file from offset off on. A hole is a long
+// run of zero blocks, or one at the beginning or end of p, which may be part of a long one. A caller that writes only these
+// parts must set the size of the file at the end.
 func EachData(p []byte, off int64, fn func(p []byte, off int64) error) error {
-	from := 0 // of what is not passed on yet
+	from := 0 // start of the part that was not passed to fn yet
 	for at := 0; at < len(p); {
 		zeros := zerosAt(p, at, off)
 		if end := at + zeros; zeros >= leastHole || zeros > 0 && (at == 0 || end == len(p)) {
@@ -51,8 +51,8 @@ func zerosAt(p []byte, at int, off int64) int {
 	return end - at
 }
 
-// ReadUpTo fills p, unless r ends before: then the error is r's. [io.ReadFull] says
-// of an end what a stream says that was cut off.
+// ReadUpTo fills p, or returns r's own error if r ends before. [io.ReadFull] would
+// return io.ErrUnexpectedEOF for a normal end.
 func ReadUpTo(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int
@@ -62,7 +62,7 @@ func ReadUpTo(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// NextData returns the next range of an open file, from offset off on, that is no hole; size and size if there is none.
+// NextData returns the next range of data of an open file from offset off on; size and size if there is none.
 func NextData(fd int, off, size int64) (from, to int64, err error) {
 	const seekData, seekHole = 3, 4
 	from, err = syscall.Seek(fd, off, seekData)

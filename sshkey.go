@@ -2,7 +2,7 @@ package holt
 
 import "time"
 
-// SSHKeyID names a key by which somebody comes in over SSH: "key_…".
+// SSHKeyID identifies the public key of an SSH client: "key_…".
 type SSHKeyID string
 
 const sshKeyPrefix = "key_"
@@ -16,31 +16,31 @@ func ParseSSHKeyID(s string) (SSHKeyID, error) {
 	return SSHKeyID(id), err
 }
 
-// SSHKeySpec is a key to be put on record.
+// SSHKeySpec describes a key to add.
 type SSHKeySpec struct {
-	Name                 string `json:"name,omitempty" maxLength:"128" doc:"what it is for; default: the comment of the key"`
-	Key                  string `json:"key" maxLength:"16384" doc:"a public key as a line of authorized_keys has it, without options: ssh-ed25519 AAAA… comment"`
-	Tenant               string `json:"tenant,omitempty" doc:"whose computers it reaches; default: those of who adds it"`
-	AllowAgentForwarding bool   `json:"allow_agent_forwarding,omitempty" doc:"who comes with it may forward an SSH agent into computers"`
+	Name                 string `json:"name,omitempty" maxLength:"128" doc:"default: the comment of the key"`
+	Key                  string `json:"key" maxLength:"16384" doc:"a public key in the format of authorized_keys, without options: ssh-ed25519 AAAA… comment"`
+	Tenant               string `json:"tenant,omitempty" doc:"tenant whose computers it reaches; default: the caller's"`
+	AllowAgentForwarding bool   `json:"allow_agent_forwarding,omitempty" doc:"allow forwarding of an SSH agent into computers"`
 }
 
-// SSHKey is a key by which somebody comes in over SSH.
+// SSHKey is the public key of an SSH client.
 type SSHKey struct {
 	ID                   SSHKeyID   `json:"id"`
 	Name                 string     `json:"name"`
-	Type                 string     `json:"type" doc:"as ssh-ed25519"`
-	Fingerprint          string     `json:"fingerprint" doc:"as ssh-keygen -l shows it: SHA256:…"`
-	Tenant               string     `json:"tenant,omitempty" doc:"whose computers it reaches; absent: all that the person whose daemon it is does"`
-	Token                TokenID    `json:"token,omitempty" doc:"that it was added with: it has its rights, and ends with it"`
+	Type                 string     `json:"type" doc:"such as ssh-ed25519"`
+	Fingerprint          string     `json:"fingerprint" doc:"in the format of ssh-keygen -l: SHA256:…"`
+	Tenant               string     `json:"tenant,omitempty" doc:"tenant whose computers it reaches; absent: all, for keys of the daemon's owner"`
+	Token                TokenID    `json:"token,omitempty" doc:"the token that it was added with; the key has its rights and ends with it"`
 	AllowAgentForwarding bool       `json:"allow_agent_forwarding"`
 	CreatedAt            time.Time  `json:"created_at"`
 	LastUsedAt           *time.Time `json:"last_used_at,omitempty" doc:"to the minute"`
 }
 
-// SSHHost is what clients need to know of the SSH gateway.
+// SSHHost describes the SSH gateway for clients.
 type SSHHost struct {
-	Address     string `json:"address,omitempty" doc:"where it listens; absent: nowhere but in the API"`
-	Type        string `json:"type" doc:"of its key"`
-	Fingerprint string `json:"fingerprint" doc:"of its key, as ssh-keygen -l shows it"`
-	Key         string `json:"key" doc:"its public key: a line of known_hosts is a name, a space, and this"`
+	Address     string `json:"address,omitempty" doc:"its TCP address; absent: it is available only through the API"`
+	Type        string `json:"type" doc:"type of the host key"`
+	Fingerprint string `json:"fingerprint" doc:"fingerprint of the host key, in the format of ssh-keygen -l"`
+	Key         string `json:"key" doc:"the public host key; a line of known_hosts is a name, a space, and this"`
 }

@@ -2,15 +2,15 @@ package holt
 
 import "strings"
 
-// The ways to an OCI image, as containers-transports(5) writes them: in a registry, in
-// a layout on the daemon's machine, in a file that docker save wrote there.
+// The transports of OCI images, see containers-transports(5): a registry, a layout on the
+// daemon's machine, or a file written by docker save there.
 const (
 	OCIRegistry = "docker://"
 	OCILayout   = "oci:"
 	OCIArchive  = "docker-archive:"
 )
 
-// OCIReference tells whether a template is an OCI image, and no name or recipe.
+// OCIReference reports whether a template is an OCI image, not a name or a recipe.
 func OCIReference(template string) bool {
 	return strings.HasPrefix(template, OCIRegistry) || strings.HasPrefix(template, OCILayout) || strings.HasPrefix(template, OCIArchive)
 }

@@ -2,18 +2,18 @@ package holt
 
 import "time"
 
-// TicketLife is how long a ticket can be redeemed.
+// TicketLife is the lifetime of a ticket.
 const TicketLife = 30 * time.Second
 
-// TicketSpec says which WebSocket a ticket is for.
+// TicketSpec describes a ticket to create.
 type TicketSpec struct {
-	Path   string `json:"path" maxLength:"2048" doc:"of the WebSocket, from /v1/ on; with the whole query that the WebSocket will have: what is not in it cannot be added"`
-	Origin string `json:"origin,omitempty" maxLength:"255" doc:"of the page that will connect, as https://app.example; it may then be another than this server's. Default: a page of this server, or a program"`
+	Path   string `json:"path" maxLength:"2048" doc:"path of the WebSocket from /v1/ on, with its complete query; no parameters can be added later"`
+	Origin string `json:"origin,omitempty" maxLength:"255" doc:"origin of the page that will connect, such as https://app.example, if it is not this server; default: a page of this server, or a program"`
 }
 
-// Ticket lets whoever has it open one WebSocket, once, in the name of who made it: for
-// browsers, which can send no header with one.
+// Ticket allows its holder to open one WebSocket, once, with the rights of its creator. It is for
+// browsers, which cannot send headers with a WebSocket.
 type Ticket struct {
-	Protocol  string    `json:"protocol" doc:"to be offered as a subprotocol, behind holt, which is the one that is answered: new WebSocket(url, ['holt', protocol])"`
+	Protocol  string    `json:"protocol" doc:"offer it as second subprotocol after holt; the server selects holt: new WebSocket(url, ['holt', protocol])"`
 	ExpiresAt time.Time `json:"expires_at"`
 }

@@ -1,38 +1,38 @@
 package holt
 
-// TransferReport says what an import or an export brought over.
+// TransferReport is the result of an import or an export.
 type TransferReport struct {
-	Entries   int64     `json:"entries" doc:"names that came: files, directories, links"`
-	Bytes     int64     `json:"bytes" doc:"of file content; holes do not count"`
-	Devices   int64     `json:"devices,omitempty" doc:"device nodes that were left out"`
+	Entries   int64     `json:"entries" doc:"number of files, directories and links"`
+	Bytes     int64     `json:"bytes" doc:"bytes of file content without holes"`
+	Devices   int64     `json:"devices,omitempty" doc:"number of device nodes that were left out"`
 	LeftOut   OSStrings `json:"left_out,omitempty" doc:"their paths, at most 100"`
 	ElapsedMS float64   `json:"elapsed_ms"`
 }
 
-// ImportSpec says where an import goes and what of it counts.
+// ImportSpec configures an import.
 type ImportSpec struct {
-	Path    string // absolute, of a directory in the workspace; made if it is not there
-	Owner   bool   // files belong to the numbers they had; otherwise to the user agent
-	Devices bool   // device nodes too
+	Path    string // absolute, a directory in the workspace; created if needed
+	Owner   bool   // keep numeric owners; otherwise files belong to agent
+	Devices bool   // include device nodes
 	SetID   bool   // keep set-user-id and set-group-id bits
 }
 
-// ExportSpec says what an export holds.
+// ExportSpec configures an export.
 type ExportSpec struct {
-	Path    string // absolute, of a directory in the workspace
-	At      string // the checkpoint to send; empty: the present
-	Devices bool   // device nodes too
+	Path    string // absolute, a directory in the workspace
+	At      string // a checkpoint; empty: the current state
+	Devices bool   // include device nodes
 	SetID   bool   // keep set-user-id and set-group-id bits
 }
 
-// Usage is what a directory takes with everything below it. A file with
-// several names counts once, at one of them.
+// Usage is the disk use of a directory with everything below it. A file with
+// several names counts once.
 type Usage struct {
 	Path      OSString `json:"path" doc:"absolute, in the workspace"`
-	Files     int64    `json:"files" doc:"everything that is not a directory"`
+	Files     int64    `json:"files" doc:"everything except directories"`
 	Dirs      int64    `json:"dirs"`
 	Bytes     int64    `json:"bytes" doc:"sum of the sizes of files"`
-	Allocated int64    `json:"allocated" doc:"bytes that are stored: holes do not count"`
+	Allocated int64    `json:"allocated" doc:"stored bytes, without holes"`
 }
 
 // Tag is a user attribute of a file: the extended attribute user.NAME.
@@ -46,11 +46,11 @@ type Tag struct {
 type TagSpec struct {
 	Path   OSString              `json:"path" doc:"absolute, in the workspace"`
 	Set    map[OSString]OSString `json:"set,omitempty" doc:"name to value"`
-	Remove OSStrings             `json:"remove,omitempty" doc:"names; one that is not there is no error"`
+	Remove OSStrings             `json:"remove,omitempty" doc:"names; a missing tag is not an error"`
 }
 
-// Quota bounds a workspace. Zero is no bound.
+// Quota limits a workspace. Zero: no limit.
 type Quota struct {
-	Bytes int64 `json:"bytes,omitempty" minimum:"0" doc:"of stored content: holes do not count, a byte that two files share does for each"`
-	Files int64 `json:"files,omitempty" minimum:"0" doc:"inodes of every kind, directories too"`
+	Bytes int64 `json:"bytes,omitempty" minimum:"0" doc:"stored bytes, without holes; bytes shared by two files count twice"`
+	Files int64 `json:"files,omitempty" minimum:"0" doc:"number of inodes, including directories"`
 }

@@ -2,7 +2,7 @@ package holt
 
 import "time"
 
-// UploadID names an upload: "upl_…".
+// UploadID identifies an upload: "upl_…".
 type UploadID string
 
 const uploadPrefix = "upl_"
@@ -17,59 +17,59 @@ func ParseUploadID(s string) (UploadID, error) {
 }
 
 const (
-	// UploadKept is how long an upload is kept to which nothing is added, and how long what became of one is remembered.
+	// UploadKept is how long an inactive upload, and the result of a completed one, is kept.
 	UploadKept = 24 * time.Hour
-	// MostUploads is how many a tenant may have that are not done, and of how many it is remembered what became of them.
+	// MostUploads is the maximum number of open uploads of a tenant, and of kept results.
 	MostUploads = 1000
-	// MostUploadsOfAll is how many there may be that are not done.
+	// MostUploadsOfAll is the maximum number of open uploads of all tenants.
 	MostUploadsOfAll = 10_000
 )
 
-// UploadState is how far an upload is.
+// UploadState is the state of an upload.
 type UploadState string
 
 // The states of an upload.
 const (
-	UploadOpen       UploadState = "open"       // it takes bytes until it has all of them, and can be committed then
+	UploadOpen       UploadState = "open"       // accepts bytes until it is complete, and can then be committed
 	UploadCommitting UploadState = "committing" // the file is being written
-	UploadDone       UploadState = "done"       // the file is there
+	UploadDone       UploadState = "done"       // the file is written
 )
 
-// UploadSpec says what file will be sent, in as many pieces as it takes. Exactly one of Computer and Workspace is set.
+// UploadSpec describes a file to upload in parts. Exactly one of Computer and Workspace is set.
 type UploadSpec struct {
-	Computer  string   `json:"computer,omitempty" doc:"name or id: the file goes to this computer, also if it is renamed; what is answered has its id"`
-	Workspace string   `json:"workspace,omitempty" doc:"name or id: or to this workspace; as computer"`
-	Path      OSString `json:"path" doc:"absolute, inside the computer or from the workspace's top"`
+	Computer  string   `json:"computer,omitempty" doc:"name or id of the computer that gets the file; the response has the id"`
+	Workspace string   `json:"workspace,omitempty" doc:"name or id of the workspace that gets the file, instead of computer"`
+	Path      OSString `json:"path" doc:"absolute path in the computer or the workspace"`
 	Size      int64    `json:"size" minimum:"0" doc:"bytes of the whole file"`
-	SHA256    string   `json:"sha256,omitempty" maxLength:"64" doc:"of the whole file, hexadecimal; it may be said at the commit"`
-	Mode      uint32   `json:"mode,omitempty" doc:"permission bits; default: an existing file keeps its own, a new one gets new_mode"`
-	NewMode   uint32   `json:"new_mode,omitempty" doc:"permission bits of the source file: a new file gets them less 022; default: 0644 (decimal 420)"`
-	User      string   `json:"user,omitempty" maxLength:"32" doc:"Linux user who will own it; default: an existing file keeps its owner, a new one gets the owner of its directory, or agent where everybody may make files, as in /tmp"`
-	Parents   bool     `json:"parents,omitempty" doc:"create missing directories above it"`
-	// AutoCommit is what clients of tus expect.
+	SHA256    string   `json:"sha256,omitempty" maxLength:"64" doc:"SHA-256 of the whole file, hexadecimal; can also be given at the commit"`
+	Mode      uint32   `json:"mode,omitempty" doc:"permission bits; default: an existing file keeps its mode, a new file gets new_mode"`
+	NewMode   uint32   `json:"new_mode,omitempty" doc:"permission bits of the source file; a new file gets them without 022; default: 0644 (decimal 420)"`
+	User      string   `json:"user,omitempty" maxLength:"32" doc:"Linux user who owns the file; default: an existing file keeps its owner, a new file gets the owner of its directory, or agent in a world-writable one such as /tmp"`
+	Parents   bool     `json:"parents,omitempty" doc:"create missing parent directories"`
+	// AutoCommit is for clients of the tus protocol.
 	AutoCommit bool `json:"auto_commit,omitempty" doc:"commit with the last byte"`
 }
 
-// UploadCommit says what was sent, and has the file be replaced with it.
+// UploadCommit completes an upload and replaces the file.
 type UploadCommit struct {
-	SHA256 string `json:"sha256,omitempty" maxLength:"64" doc:"of the whole file, hexadecimal; default: what was said when the upload was created"`
+	SHA256 string `json:"sha256,omitempty" maxLength:"64" doc:"SHA-256 of the whole file, hexadecimal; default: the one given when the upload was created"`
 }
 
-// Upload is a file that is being sent. Nobody sees it where it belongs before it is committed; then it is there as one step.
+// Upload is a file that is sent in parts. The file is replaced atomically at the commit.
 type Upload struct {
 	ID        UploadID    `json:"id"`
 	Spec      UploadSpec  `json:"spec"`
 	State     UploadState `json:"state" enum:"open,committing,done"`
-	Offset    int64       `json:"offset" doc:"bytes that are here: where to go on"`
-	SHA256    string      `json:"sha256,omitempty" doc:"of what was written, once it is done"`
-	File      *FileInfo   `json:"file,omitempty" doc:"once it is done"`
+	Offset    int64       `json:"offset" doc:"number of received bytes; continue here"`
+	SHA256    string      `json:"sha256,omitempty" doc:"SHA-256 of the written file, when it is done"`
+	File      *FileInfo   `json:"file,omitempty" doc:"the file, when it is done"`
 	CreatedAt time.Time   `json:"created_at"`
-	ExpiresAt time.Time   `json:"expires_at" doc:"when it goes, unless something is added before"`
+	ExpiresAt time.Time   `json:"expires_at" doc:"when it is deleted, unless more bytes arrive"`
 }
 
-// UploadMismatch is the Detail of the error of a commit whose bytes are not those that were meant: nothing was written, and
-// all that was sent is still here.
+// UploadMismatch is the Detail of the error of a commit whose checksum does not match. The file is not written, and the
+// received bytes are kept.
 type UploadMismatch struct {
-	SHA256 string `json:"sha256" doc:"of what is here"`
+	SHA256 string `json:"sha256" doc:"SHA-256 of the received bytes"`
 	Want   string `json:"want"`
 }

@@ -2,7 +2,7 @@ package holt
 
 import "time"
 
-// The names of the places where a door finds the daemon.
+// Environment variables.
 const (
 	// EnvDataDir names the daemon's data directory.
 	EnvDataDir = "HOLT_DATA_DIR"
@@ -14,36 +14,36 @@ const (
 	EnvEngine = "HOLT_ENGINE"
 	// EnvArchive names the directory of the archive's packs, if not below the data directory.
 	EnvArchive = "HOLT_ARCHIVE"
-	// EnvServer says which daemon is called: unix:/path, host:port or a URL.
+	// EnvServer is the server to call: unix:/path, host:port or a URL.
 	EnvServer = "HOLT_SERVER"
-	// EnvHost is an older name of EnvServer, which goes before it.
+	// EnvHost is an older name of EnvServer, which takes precedence.
 	EnvHost = "HOLT_HOST"
 	// EnvToken is the bearer token for EnvServer.
 	EnvToken = "HOLT_TOKEN"
-	// EnvCAFile names a PEM file of certificates that EnvServer's may be signed by, besides the system's.
+	// EnvCAFile names a PEM file with additional root certificates for EnvServer.
 	EnvCAFile = "HOLT_CA_FILE"
-	// EnvContext names the context whose server is called; it goes before EnvServer.
+	// EnvContext names the context to use; it takes precedence over EnvServer.
 	EnvContext = "HOLT_CONTEXT"
-	// EnvTenant is the tenant for which an admin calls.
+	// EnvTenant is the tenant that an admin acts for.
 	EnvTenant = "HOLT_TENANT"
 )
 
-// Page is one page of a list. An empty Next means that there is no more.
+// Page is one page of a list. Next is empty on the last page.
 type Page[T any] struct {
 	Items []T    `json:"items" nullable:"false"`
-	Next  string `json:"next,omitempty" doc:"give this as cursor to get the following page"`
+	Next  string `json:"next,omitempty" doc:"cursor of the next page"`
 }
 
-// PageSpec says which page of a list is wanted.
+// PageSpec selects a page of a list.
 type PageSpec struct {
 	Limit  int    // most items; 0: [MostPerPage]
 	Cursor string // Next of the page before; "": the first page
 }
 
-// MostPerPage is how many items a page has at most.
+// MostPerPage is the maximum number of items on a page.
 const MostPerPage = 1000
 
-// Most is how many items are wanted.
+// Most returns the number of items on the page.
 func (p PageSpec) Most() int {
 	if p.Limit <= 0 || p.Limit > MostPerPage {
 		return MostPerPage
@@ -51,13 +51,13 @@ func (p PageSpec) Most() int {
 	return p.Limit
 }
 
-// LogQuery says which part of a computer's console log is wanted.
+// LogQuery selects a part of a computer's console log.
 type LogQuery struct {
-	TailBytes int64 // only the last so many bytes; 0: everything
-	Follow    bool  // go on with what is added, until the context ends
+	TailBytes int64 // number of bytes from the end; 0: everything
+	Follow    bool  // continue with new output until the context ends
 }
 
-// WriteSpec says how to write a file. The zero value keeps what an existing file has, and gives a new one what cp gives it.
+// WriteSpec says how to write a file. The zero value keeps mode and owner of an existing file.
 type WriteSpec struct {
 	Mode    uint32 // permission bits as chmod takes them; 0: an existing file keeps its own, a new one gets NewMode
 	NewMode uint32 // permission bits of a new file, less the umask 022; 0: 0644
@@ -65,7 +65,7 @@ type WriteSpec struct {
 	Parents bool   // create missing directories above it
 }
 
-// umask is what a new file does not get of the mode of the file it was copied from.
+// umask is removed from the mode of a copied file.
 const umask = 0o022
 
 // ModeOfNew returns the permission bits that a new file gets.
@@ -79,20 +79,20 @@ func (s WriteSpec) ModeOfNew() uint32 {
 	return 0o644
 }
 
-// MkdirSpec says how to make a directory.
+// MkdirSpec describes a directory to create.
 type MkdirSpec struct {
 	Path    OSString `json:"path" doc:"absolute"`
 	Mode    uint32   `json:"mode,omitempty" doc:"permission bits; default: 0755 (decimal 493)"`
-	User    string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
-	Parents bool     `json:"parents,omitempty" doc:"create missing directories above it; an existing directory is no error"`
+	User    string   `json:"user,omitempty" doc:"Linux user who owns it; default: the owner of the parent directory, or agent in a world-writable one such as /tmp"`
+	Parents bool     `json:"parents,omitempty" doc:"create missing parent directories; an existing directory is not an error"`
 }
 
-// SymlinkSpec says how to make a symbolic link. A file or link that stands at
-// Path is replaced as one step.
+// SymlinkSpec describes a symbolic link to create. An existing file or link at
+// Path is replaced atomically.
 type SymlinkSpec struct {
 	Path   OSString `json:"path" doc:"absolute"`
-	Target OSString `json:"target" minLength:"1" maxLength:"4095" doc:"what it says; need not be there"`
-	User   string   `json:"user,omitempty" doc:"Linux user who will own it; default: the owner of the directory above it, or agent where everybody may make files, as in /tmp"`
+	Target OSString `json:"target" minLength:"1" maxLength:"4095" doc:"target of the link; need not exist"`
+	User   string   `json:"user,omitempty" doc:"Linux user who owns it; default: the owner of the parent directory, or agent in a world-writable one such as /tmp"`
 }
 
 // RenameSpec moves a file inside one computer. An existing file at To is replaced.
@@ -103,13 +103,13 @@ type RenameSpec struct {
 
 // SignalSpec says which signal to send to every process of a run.
 type SignalSpec struct {
-	Signal string `json:"signal" doc:"name of a Linux signal, as SIGINT"`
+	Signal string `json:"signal" doc:"name of a Linux signal, such as SIGINT"`
 }
 
 // WorkspaceSpec says what workspace to create.
 type WorkspaceSpec struct {
 	Name  string `json:"name" doc:"a DNS label, unique among workspaces"`
-	Quota Quota  `json:"quota,omitzero" doc:"bounds it; default: nothing does"`
+	Quota Quota  `json:"quota,omitzero" doc:"default: no limit"`
 }
 
 // MountSpec says where on the daemon's host to mount a workspace.
@@ -118,69 +118,69 @@ type MountSpec struct {
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
-// QuerySpec is a SQL query over a workspace, or over several: then every table
-// and view has a column more, workspace. Zero limits take the defaults.
+// QuerySpec is a SQL query on one or several workspaces. With several, every
+// table and view also has the column workspace. Zero limits take the defaults.
 type QuerySpec struct {
-	SQL       string   `json:"sql" doc:"one SELECT statement (SQLite); tables: see the view files"`
-	At        string   `json:"at,omitempty" maxLength:"255" doc:"a checkpoint, which files and tags show of workspaces that are named without one; default: live"`
-	Also      []string `json:"also,omitempty" maxItems:"99" doc:"more workspaces; NAME@CHECKPOINT: as it was then"`
-	Forks     bool     `json:"forks,omitempty" doc:"the forks of these workspaces, and forks of those, too"`
+	SQL       string   `json:"sql" doc:"one SELECT statement (SQLite) on files, tags, checkpoints and changes"`
+	At        string   `json:"at,omitempty" maxLength:"255" doc:"the checkpoint for workspaces without @CHECKPOINT; default: live"`
+	Also      []string `json:"also,omitempty" maxItems:"99" doc:"more workspaces: NAME or NAME@CHECKPOINT"`
+	Forks     bool     `json:"forks,omitempty" doc:"include the forks of these workspaces, and their forks"`
 	MaxRows   int      `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
 	TimeoutMS int64    `json:"timeout_ms,omitempty" minimum:"0" doc:"default: 10000; at most 300000"`
 }
 
-// MostQueried is how many workspaces one query is about at most.
+// MostQueried is the maximum number of workspaces in one query.
 const MostQueried = 100
 
-// Image is a built template: what the root disks of new computers start from.
+// Image is a built template, from which root disks of new computers are created.
 type Image struct {
 	Template  string     `json:"template"`
-	Built     bool       `json:"built" doc:"false: a known recipe that was not built yet, or has changed since it was"`
-	Digest    string     `json:"digest,omitempty" doc:"of everything that went into it"`
-	MinDiskMB int        `json:"min_disk_mb,omitempty" doc:"smallest root disk it fits on, MiB"`
-	Bytes     int64      `json:"bytes,omitempty" doc:"what it takes on the host, with the machines that were booted from it and are kept"`
+	Built     bool       `json:"built" doc:"false: not built yet, or changed since the build"`
+	Digest    string     `json:"digest,omitempty" doc:"digest of all its inputs"`
+	MinDiskMB int        `json:"min_disk_mb,omitempty" doc:"minimum size of a root disk, MiB"`
+	Bytes     int64      `json:"bytes,omitempty" doc:"disk space on the host, including boot snapshots"`
 	BuiltAt   *time.Time `json:"built_at,omitempty"`
-	Computers int        `json:"computers,omitempty" doc:"how many computers' disks stand on it, of every daemon that shares the images"`
-	Unbooted  *Shape     `json:"unbooted,omitempty" doc:"nobody has booted it since it was built; the shape in which a daemon is to"`
-	Ready     []Shape    `json:"ready,omitempty" doc:"shapes in which it was booted and is kept: new computers of these go on from there, others boot"`
+	Computers int        `json:"computers,omitempty" doc:"number of computers that use it, of all daemons that share the image directory"`
+	Unbooted  *Shape     `json:"unbooted,omitempty" doc:"shape in which a daemon will boot it, if it was not booted since the build"`
+	Ready     []Shape    `json:"ready,omitempty" doc:"shapes with a boot snapshot; new computers of these start from it, others boot"`
 }
 
-// Shape is what of its host a computer has. Zero fields take the defaults.
+// Shape is the size of a computer. Zero fields take the defaults.
 type Shape struct {
 	CPUs     int `json:"cpus,omitempty" minimum:"0" doc:"virtual processors; default: 1"`
 	MemoryMB int `json:"memory_mb,omitempty" minimum:"0" doc:"MiB; default: 1024"`
 }
 
-// Health says that the daemon answers, and what it is.
+// Health describes the running daemon.
 type Health struct {
 	Status    string    `json:"status" doc:"ok"`
-	Version   string    `json:"version" doc:"of holt"`
+	Version   string    `json:"version" doc:"version of holt"`
 	PID       int       `json:"pid" doc:"process id of the daemon on its host"`
 	DataDir   string    `json:"data_dir"`
 	Engine    string    `json:"engine" doc:"what runs new computers: qemu-kvm, qemu-tcg or local"`
 	StartedAt time.Time `json:"started_at"`
-	Running   int       `json:"running" doc:"computers that run now"`
+	Running   int       `json:"running" doc:"number of running computers"`
 }
 
-// DownAction says what becomes of running computers when the daemon ends.
+// DownAction says what to do with running computers when the daemon ends.
 type DownAction string
 
 // The down actions.
 const (
-	DownStop  DownAction = "stop"  // shut down cleanly; the disks stay
-	DownPause DownAction = "pause" // keep memory too
-	DownKeep  DownAction = "keep"  // machines go on without the daemon and are adopted again
+	DownStop  DownAction = "stop"  // shut down; the disks are kept
+	DownPause DownAction = "pause" // pause; memory and disks are kept
+	DownKeep  DownAction = "keep"  // keep running; the next daemon takes them over
 )
 
 // DownSpec says how to end the daemon.
 type DownSpec struct {
-	Computers DownAction `json:"computers,omitempty" enum:"stop,pause,keep" doc:"what becomes of running computers; default: stop"`
+	Computers DownAction `json:"computers,omitempty" enum:"stop,pause,keep" doc:"what to do with running computers; default: stop"`
 }
 
-// DownReport says what ended with the daemon.
+// DownReport is the result of ending the daemon.
 type DownReport struct {
 	Stopped   []string `json:"stopped" nullable:"false" doc:"names of computers that were stopped"`
 	Paused    []string `json:"paused" nullable:"false" doc:"names of computers that were paused"`
-	Kept      []string `json:"kept" nullable:"false" doc:"names of computers that go on running"`
+	Kept      []string `json:"kept" nullable:"false" doc:"names of computers that keep running"`
 	Unmounted []string `json:"unmounted" nullable:"false" doc:"host directories that were unmounted"`
 }

@@ -2,112 +2,111 @@ package holt
 
 import "time"
 
-// Workspace is a durable file system: the working directory of a computer,
-// or of a person who mounts it on the host.
+// Workspace is a durable file system: the working directory of a computer. It can
+// also be mounted on the host.
 type Workspace struct {
 	ID        WorkspaceID `json:"id"`
 	Name      string      `json:"name" doc:"unique among the tenant's workspaces; a DNS label"`
 	CreatedAt time.Time   `json:"created_at"`
-	Computer  string      `json:"computer,omitempty" doc:"name of the computer that has it mounted read-write"`
+	Computer  string      `json:"computer,omitempty" doc:"name of the computer that uses it"`
 	Mounts    []Mount     `json:"mounts,omitempty" doc:"host directories where it is mounted"`
-	Files     int64       `json:"files" doc:"regular files, as checkpoints count them; all else that has an inode counts for the quota too"`
+	Files     int64       `json:"files" doc:"regular files, including the two start-up files of a new workspace, which ls does not list; the quota counts all inodes"`
 	Bytes     int64       `json:"bytes" doc:"bytes of file content"`
-	Parent    *ForkPoint  `json:"parent,omitempty" doc:"what it was forked from"`
-	Quota     Quota       `json:"quota,omitzero" doc:"what bounds it"`
-	Tenant    string      `json:"tenant,omitempty" doc:"whose it is; a fork is its parent's"`
-	Packed    Packed      `json:"packed,omitzero" doc:"what the archive has of it; not in lists"`
+	Parent    *ForkPoint  `json:"parent,omitempty" doc:"origin of a fork"`
+	Quota     Quota       `json:"quota,omitzero" doc:"its quota"`
+	Tenant    string      `json:"tenant,omitempty" doc:"tenant that owns it; a fork belongs to the tenant of its parent"`
+	Packed    Packed      `json:"packed,omitzero" doc:"its share of the archive; not in lists"`
 }
 
-// Packed says what the archive has of a workspace.
+// Packed is a workspace's share of the archive.
 type Packed struct {
-	Bytes   int64 `json:"bytes" doc:"bytes of content, of the present and of checkpoints, that lie in packs"`
-	Stored  int64 `json:"stored" doc:"what their chunks take there, compressed; chunks that other workspaces need too count in each"`
-	Waiting int64 `json:"waiting" doc:"bytes of the journal that are to be packed and are not yet"`
+	Bytes   int64 `json:"bytes" doc:"bytes of content in the archive, including checkpoints"`
+	Stored  int64 `json:"stored" doc:"compressed size of their chunks; chunks shared by workspaces count for each"`
+	Waiting int64 `json:"waiting" doc:"bytes of the journal that are not packed yet"`
 }
 
-// Archive says what the archive of a daemon holds. Sizes are bytes.
+// Archive describes the archive of a daemon. Sizes are in bytes.
 type Archive struct {
 	Place   string  `json:"place" doc:"directory of the packs"`
-	Spaces  int64   `json:"spaces" doc:"workspaces, kept moments and their disks that have something in it"`
+	Spaces  int64   `json:"spaces" doc:"number of workspaces, snapshots and disks in it"`
 	Chunks  int64   `json:"chunks"`
 	Packs   int64   `json:"packs"`
-	Content int64   `json:"content" doc:"content of all of them together that lies in packs"`
-	Unique  int64   `json:"unique" doc:"the same, with what is there several times counted once"`
-	Stored  int64   `json:"stored" doc:"what the packs take, garbage included"`
-	Garbage int64   `json:"garbage" doc:"of them, what nothing needs any more and a collection will remove"`
-	Ratio   float64 `json:"ratio" doc:"content for each byte that is stored and needed; 0 while there is none"`
-	Waiting int64   `json:"waiting" doc:"bytes in journals of open workspaces that are to be packed and are not yet"`
-	Cached  int64   `json:"cached,omitempty" doc:"what the cache of a far archive takes on the local disk"`
+	Content int64   `json:"content" doc:"total size of the content in packs"`
+	Unique  int64   `json:"unique" doc:"the same without duplicates"`
+	Stored  int64   `json:"stored" doc:"size of the packs, including garbage"`
+	Garbage int64   `json:"garbage" doc:"the part of stored that a collection will remove"`
+	Ratio   float64 `json:"ratio" doc:"content divided by stored bytes without garbage; 0 if the archive is empty"`
+	Waiting int64   `json:"waiting" doc:"bytes in journals of open workspaces that are not packed yet"`
+	Cached  int64   `json:"cached,omitempty" doc:"local disk space of the archive's cache"`
 }
 
-// ArchiveReport is what a check of the archive found. It is clean when Problems
-// is empty.
+// ArchiveReport is the result of a check of the archive. Problems is empty if there are none.
 type ArchiveReport struct {
 	Chunks   int64    `json:"chunks" doc:"chunks that were read and verified"`
 	Bytes    int64    `json:"bytes" doc:"bytes of content in them"`
 	Problems []string `json:"problems"`
 }
 
-// Collected says what a collection of the archive's garbage did.
+// Collected is the result of a garbage collection of the archive.
 type Collected struct {
-	Packs    int   `json:"packs" doc:"packs that were removed"`
-	Repacked int   `json:"repacked" doc:"of them, those whose live chunks were moved first"`
+	Packs    int   `json:"packs" doc:"number of removed packs"`
+	Repacked int   `json:"repacked" doc:"number of removed packs whose live chunks were moved"`
 	Freed    int64 `json:"freed" doc:"bytes by which the store shrank"`
 }
 
-// Mount is a host directory through which a workspace is used.
+// Mount is a host directory where a workspace is mounted.
 type Mount struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
-// HostMount is a mount with the workspace that it shows.
+// HostMount is a mount with its workspace.
 type HostMount struct {
 	Mount
 	WorkspaceID WorkspaceID `json:"workspace_id"`
 	Workspace   string      `json:"workspace" doc:"its name"`
-	Tenant      string      `json:"tenant,omitempty" doc:"whose it is"`
+	Tenant      string      `json:"tenant,omitempty" doc:"owner"`
 }
 
-// WorkspaceUpdate says what to change of a workspace.
+// WorkspaceUpdate changes a workspace.
 type WorkspaceUpdate struct {
-	Name string `json:"name" minLength:"1" maxLength:"63" doc:"another name, a DNS label; the id stays, and so do its mounts and the computer that has it"`
+	Name string `json:"name" minLength:"1" maxLength:"63" doc:"the new name, a DNS label; the id, the mounts and the computer do not change"`
 }
 
-// QueryResult is what a SQL query over a workspace returned.
+// QueryResult is the result of a SQL query.
 type QueryResult struct {
 	Columns   []string `json:"columns"`
 	Rows      [][]any  `json:"rows" doc:"each value is a string, a number or null; bytes that are not UTF-8 are base64 in {\"base64\":…}"`
-	Truncated bool     `json:"truncated,omitempty" doc:"the row limit cut the result"`
+	Truncated bool     `json:"truncated,omitempty" doc:"the result was cut at the row limit"`
 	ElapsedMS float64  `json:"elapsed_ms"`
 }
 
-// CheckReport is what a check of a workspace found. It is clean when Problems
-// is empty.
+// CheckReport is the result of a check of a workspace. Problems is empty if there
+// are none.
 type CheckReport struct {
 	Inodes   int64    `json:"inodes"`
 	Entries  int64    `json:"entries"`
 	Extents  int64    `json:"extents"`
-	Bytes    int64    `json:"bytes" doc:"content bytes whose checksums were verified, of the present and of checkpoints"`
+	Bytes    int64    `json:"bytes" doc:"bytes of content whose checksums were verified, including checkpoints"`
 	Problems []string `json:"problems"`
 }
 
-// Verdict is what doctor thinks of one thing it looked at.
+// Verdict is the result of one check of doctor.
 type Verdict string
 
 // The verdicts.
 const (
 	VerdictOK   Verdict = "ok"
-	VerdictWarn Verdict = "warn" // works, but worse than it could
-	VerdictBad  Verdict = "bad"  // holt cannot work until this is mended
+	VerdictWarn Verdict = "warn" // works, but not at its best
+	VerdictBad  Verdict = "bad"  // must be fixed before holt works
 )
 
-// Finding is one line of holt doctor: what was looked at, what was found, and
-// what to do about it.
+// Finding is one line of holt doctor: what was checked, what was found, and
+// what to do.
 type Finding struct {
 	Name    string   `json:"name"`
 	Verdict Verdict  `json:"verdict"`
 	Found   string   `json:"found"`
 	Do      string   `json:"do,omitempty"`
-	Install []string `json:"install,omitempty" doc:"Debian packages that would mend it"`
+	Install []string `json:"install,omitempty" doc:"Debian packages that fix it"`
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"holt/workspace"
+	"holt/internal/workspace"
 )
 
 // afternoonWorks ask what became of a project that three runs did harm to (one

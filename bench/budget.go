@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holt/workspace"
+	"holt/internal/workspace"
 )
 
 const budgetAbout = `

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/agent"
-	"holt/channel"
-	"holt/image"
-	"holt/machine"
-	"holt/qemu"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/qemu"
+	"holt/internal/guest/agent"
+	"holt/internal/guest/channel"
+	"holt/internal/image"
 )
 
 const channelAbout = `

@@ -1,7 +1,7 @@
 // Bench measures the product as its users meet it, beside the yardsticks it is
-// held against, in one run, and puts the tables into docs/performance.md:
+// held against, in one run, and puts the tables into docs/notes/benchmarks.md:
 //
-//	go run ./bench -out docs/performance.md    everything
+//	go run ./bench -out docs/notes/benchmarks.md    everything
 //	go run ./bench -only engine                one group, to standard output
 //	go run ./bench -only host/untar            the works of a group whose names hold a word
 //

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holt/workspace"
+	"holt/internal/workspace"
 )
 
 const engineAbout = `

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"holt/workspace"
+	"holt/internal/workspace"
 )
 
 // forkWorks forks workspaces of several sizes, and merges.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"holt/parcel"
-	"holt/workspace"
+	"holt/internal/store/parcel"
+	"holt/internal/workspace"
 )
 
 // importWork brings a source tree of the host into a new workspace: it is

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/machine"
-	"holt/qemu"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/qemu"
 )
 
 const jailAbout = `

@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"holt"
-	"holt/flock"
+	"holt/internal/store/flock"
 )
 
 // groups are the parts of the document in its order.

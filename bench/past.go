@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"holt/workspace"
+	"holt/internal/workspace"
 )
 
 const (

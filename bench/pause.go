@@ -15,7 +15,7 @@ import (
 
 const pauseAbout = `
 Through the program, of computers as users have them: systemd, a root disk, a workspace, one virtual processor, template *%s*; a snapshot is on the disk when it is answered. In the one
-with 512 MB a program holds 200, in the one with 2 GB 1,300. The *pause* is how long the processors stand, by QEMU's clock: ` + "`pause_ms`" + ` of the moment. *Whole* is from the call to
+with 512 MB a program holds 200, in the one with 2 GB 1,300. The *pause* is how long the processors stand, by QEMU's clock: ` + "`pause_ms`" + ` of the snapshot. *Whole* is from the call to
 its answer. *Pace* is what a program in the guest gets done in a second of that, the pause included, by what it got done in the second before: pages changed, or passes of a calculation.`
 
 const (
@@ -165,7 +165,7 @@ func (c *strained) snapshot(ctx context.Context) (stood, error) {
 		return none, err
 	}
 	t.pace = after.since(before) / before.since(first)
-	_, err = c.d.client.Moments.Delete(ctx, string(m.ID), "")
+	_, err = c.d.client.Snapshots.Delete(ctx, string(m.ID), "")
 	return t, err
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holt/mount"
-	"holt/workspace"
+	"holt/internal/guest/mount"
+	"holt/internal/workspace"
 )
 
 // Names of columns, beside that of the file system below everything.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"holt/journal"
+	"holt/internal/store/journal"
 )
 
 // ram is a disk for a journal that costs next to nothing: files are memory.

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"holt/image"
-	"holt/machine"
-	"holt/qemu"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/qemu"
+	"holt/internal/image"
 )
 
 const restoreAbout = `

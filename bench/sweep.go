@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holt/machine"
+	"holt/internal/engine/machine"
 )
 
 // sweep ends the machines and the mounts below dir, which only a killed bench

@@ -2,28 +2,25 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Archive is what all workspaces share for their cold bytes.
 type Archive struct{ c *Client }
 
 // Get returns what it holds.
-func (n Archive) Get(ctx context.Context) (out holt.Archive, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("archive")}, &out)
-	return out, err
+func (n Archive) Get(ctx context.Context) (holt.Archive, error) {
+	return do(ctx, n.c, api.GetArchive, api.None{})
 }
 
 // Collect removes what no workspace needs any more.
-func (n Archive) Collect(ctx context.Context, key string) (out holt.Collected, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("archive", "collect"), keyed: true, key: key}, &out)
-	return out, err
+func (n Archive) Collect(ctx context.Context, key string) (holt.Collected, error) {
+	return do(ctx, n.c, api.CollectArchive, api.Keyed{key})
 }
 
 // Check reads and verifies everything.
-func (n Archive) Check(ctx context.Context) (out holt.ArchiveReport, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("archive", "check")}, &out)
-	return out, err
+func (n Archive) Check(ctx context.Context) (holt.ArchiveReport, error) {
+	return do(ctx, n.c, api.CheckArchive, api.None{})
 }

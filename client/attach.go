@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"holt"
+	"holt/internal/api"
 )
 
 const (
@@ -136,24 +136,16 @@ func (a *attachment) broken(ctx context.Context, err error) error {
 
 // dial makes a connection, or returns the error that it was refused with.
 func (a *attachment) dial(ctx context.Context) (*websocket.Conn, error) {
-	query := url.Values{"client": {a.spec.Client}}
-	if a.next >= 0 {
-		query.Set("offset", strconv.FormatInt(a.next, 10))
-	}
 	base, size := a.typed.begin()
-	query.Set("input", strconv.FormatInt(base, 10))
-	if a.known {
-		query.Set("again", "true")
+	in := api.TerminalAttach{OneTerminal: api.OneTerminal{api.OneComputer{a.computer}, a.ref}, Rows: size.Rows, Cols: size.Cols, Client: a.spec.Client, Input: base, Again: a.known}
+	if a.next >= 0 {
+		in.Offset = strconv.FormatInt(a.next, 10)
 	}
-	if size != (holt.TerminalSize{}) {
-		query.Set("rows", strconv.Itoa(int(size.Rows)))
-		query.Set("cols", strconv.Itoa(int(size.Cols)))
-	}
-	path := terminalPath(a.computer, a.ref, "attach")
-	if err := checkPath(path); err != nil {
+	k := callOf(api.AttachTerminal, in)
+	if err := checkPath(k.path); err != nil {
 		return nil, err
 	}
-	return a.c.webSocket(ctx, path, query)
+	return a.c.webSocket(ctx, k.path, k.query)
 }
 
 // keepAlive ends a connection that is silent: it is dead.

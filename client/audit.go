@@ -2,11 +2,10 @@ package client
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"strconv"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Audit is the log of what was done.
@@ -16,18 +15,15 @@ type Audit struct{ c *Client }
 func (n Audit) List(ctx context.Context, spec holt.AuditSpec) ([]holt.AuditEntry, error) {
 	all := []holt.AuditEntry{}
 	for spec.Limit == 0 || len(all) < spec.Limit {
-		q := url.Values{"limit": {"1000"}}
+		in := api.AuditOf{Limit: 1000, Tenant: spec.Tenant}
 		if spec.Limit > 0 {
-			q.Set("limit", strconv.Itoa(min(1000, spec.Limit-len(all))))
-		}
-		if spec.Tenant != "" {
-			q.Set("tenant", spec.Tenant)
+			in.Limit = min(1000, spec.Limit-len(all))
 		}
 		if spec.Before > 0 {
-			q.Set("cursor", strconv.FormatInt(spec.Before, 10))
+			in.Cursor = strconv.FormatInt(spec.Before, 10)
 		}
-		var page holt.Page[holt.AuditEntry]
-		if err := n.c.json(ctx, call{method: http.MethodGet, path: join("audit"), query: q}, &page); err != nil {
+		page, err := do(ctx, n.c, api.ListAudit, in)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -39,8 +35,7 @@ func (n Audit) List(ctx context.Context, spec holt.AuditSpec) ([]holt.AuditEntry
 	return all, nil
 }
 
-// Query asks a question in SQL. Whose entries it is about the server says.
-func (n Audit) Query(ctx context.Context, _ string, q holt.AuditQuery) (out holt.QueryResult, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("audit", "query"), body: q}, &out)
-	return out, err
+// Query asks a question in SQL. The server decides whose entries it is about.
+func (n Audit) Query(ctx context.Context, _ string, q holt.AuditQuery) (holt.QueryResult, error) {
+	return do(ctx, n.c, api.QueryAudit, api.AuditQuestion{Body: q})
 }

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 const (
@@ -57,7 +58,7 @@ type Options struct {
 // Client calls one daemon. Its nouns may be used from many goroutines.
 type Client struct {
 	Computers      Computers
-	Moments        Moments
+	Snapshots      Snapshots
 	Runs           Runs
 	Terminals      Terminals
 	Ports          Ports
@@ -128,11 +129,11 @@ func New(opt Options) (*Client, error) {
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
-	c.Computers, c.Moments, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Moments{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
-	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, "computers"}
+	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
+	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, false}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
-	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, "workspaces"}
+	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, true}
 	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
@@ -299,6 +300,38 @@ func (c *Client) once(ctx context.Context, k call, out any) error {
 			WithHint("are the command and the daemon of the same version? see holt version")
 	}
 	return nil
+}
+
+// do makes a call that may be sent again if its connection breaks.
+func do[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In) (out Out, err error) {
+	k := callOf(e, in)
+	if _, none := any(out).(api.None); none {
+		return out, c.json(ctx, k, nil)
+	}
+	err = c.json(ctx, k, &out)
+	return out, err
+}
+
+// doNone is [do] for calls without an answer.
+func doNone[In any](ctx context.Context, c *Client, e api.Call[In, api.None], in In) error {
+	_, err := do(ctx, c, e, in)
+	return err
+}
+
+// callOf is the HTTP request of an endpoint's input.
+func callOf[In, Out any](e api.Call[In, Out], in In) call { return encoded(e.Endpoint, e.Encode(&in)) }
+
+// doList collects all pages of a list.
+func doList[In, Item any](ctx context.Context, c *Client, e api.List[In, Item], in In) ([]Item, error) {
+	r := e.Encode(&in)
+	return list[Item](ctx, c, r.Path, r.Query)
+}
+
+// encoded is the HTTP request of an encoded input. A call that changes something has an idempotency key.
+func encoded(e *api.Endpoint, r api.Request) call {
+	key := r.Header.Get("Idempotency-Key")
+	r.Header.Del("Idempotency-Key")
+	return call{method: e.Method, path: r.Path, query: r.Query, header: r.Header, body: r.Body, keyed: e.Keyed(), key: key}
 }
 
 // sent makes a call that cannot be sent twice. It waits for a daemon that is

@@ -21,8 +21,8 @@ import (
 
 	"holt"
 	"holt/client"
-	"holt/server"
-	"holt/server/servertest"
+	"holt/internal/door/httpapi"
+	"holt/internal/door/httpapi/servertest"
 )
 
 func memory(t testing.TB) *servertest.Memory {
@@ -33,7 +33,7 @@ func memory(t testing.TB) *servertest.Memory {
 
 // failing answers every Get with err.
 type failing struct {
-	server.Computers
+	httpapi.Computers
 	err error
 }
 
@@ -43,7 +43,7 @@ func (f failing) Get(context.Context, string) (holt.Computer, error) {
 
 func TestErrorsCrossTheWire(t *testing.T) {
 	for _, code := range []holt.Code{
-		holt.InvalidArgument, holt.NotFound, holt.AlreadyExists, holt.Conflict, holt.Unauthenticated, holt.Denied, holt.OutOfSpace,
+		holt.InvalidArgument, holt.NotFound, holt.AlreadyExists, holt.Conflict, holt.Unauthenticated, holt.Forbidden, holt.OutOfSpace,
 		holt.TooMany, holt.Unsupported, holt.Unavailable, holt.Timeout, holt.Corrupt, holt.Internal,
 	} {
 		want := &holt.Error{Code: code, Message: "a sentence", Hint: "a hint", Detail: map[string]any{"left": "some"}}
@@ -248,7 +248,7 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 
 // lossy loses the answers of the first calls to Start, after they have worked.
 type lossy struct {
-	server.Runs
+	httpapi.Runs
 	lose func()
 	n    *atomic.Int32
 }
@@ -300,7 +300,7 @@ func TestPatienceEnds(t *testing.T) {
 
 // awayRuns is a daemon whose guest is away: it says so each time.
 type awayRuns struct {
-	server.Runs
+	httpapi.Runs
 	tries *atomic.Int32
 	back  int32
 }
@@ -342,7 +342,7 @@ func TestGuestAway(t *testing.T) {
 
 // cutRuns is a daemon that is killed before a quiet run has said anything.
 type cutRuns struct {
-	server.Runs
+	httpapi.Runs
 	cuts *atomic.Int32
 }
 
@@ -422,7 +422,7 @@ func TestInputOverRestart(t *testing.T) {
 
 // tellInput says when a call for input has come.
 type tellInput struct {
-	server.Runs
+	httpapi.Runs
 	arrived chan<- struct{}
 }
 

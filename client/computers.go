@@ -4,60 +4,47 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Computers are the machines.
 type Computers struct{ c *Client }
 
 // Create makes and starts a computer, and returns when its agent answers.
-func (n Computers) Create(ctx context.Context, spec holt.ComputerSpec, key string) (out holt.Computer, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("computers"), body: spec, keyed: true, key: key}, &out)
-	return out, err
+func (n Computers) Create(ctx context.Context, spec holt.ComputerSpec, key string) (holt.Computer, error) {
+	return do(ctx, n.c, api.CreateComputer, api.Body[holt.ComputerSpec]{api.Keyed{key}, spec})
 }
 
 // Get returns a computer by name or id.
-func (n Computers) Get(ctx context.Context, ref string) (out holt.Computer, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("computers", ref)}, &out)
-	return out, err
+func (n Computers) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	return do(ctx, n.c, api.GetComputer, api.OneComputer{ref})
 }
 
 // List returns all computers in the order of their names.
 func (n Computers) List(ctx context.Context) ([]holt.Computer, error) {
-	return list[holt.Computer](ctx, n.c, join("computers"), nil)
+	return doList(ctx, n.c, api.ListComputers, api.Paging{})
 }
 
 // Start returns when the agent answers.
-func (n Computers) Start(ctx context.Context, ref, key string) (out holt.Computer, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("computers", ref, "start"), keyed: true, key: key}, &out)
-	return out, err
+func (n Computers) Start(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return do(ctx, n.c, api.StartComputer, api.ComputerKeyed{api.OneComputer{ref}, api.Keyed{key}})
 }
 
 // Stop shuts a computer down; both disks stay.
-func (n Computers) Stop(ctx context.Context, ref, key string) (out holt.Computer, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("computers", ref, "stop"), keyed: true, key: key}, &out)
-	return out, err
+func (n Computers) Stop(ctx context.Context, ref, key string) (holt.Computer, error) {
+	return do(ctx, n.c, api.StopComputer, api.ComputerKeyed{api.OneComputer{ref}, api.Keyed{key}})
 }
 
-// Delete removes a computer, its root disk, its moments, and the workspace that was made with it.
-func (n Computers) Delete(ctx context.Context, ref, key string) (out holt.DeletedComputer, err error) {
-	err = n.c.json(ctx, call{method: http.MethodDelete, path: join("computers", ref), keyed: true, key: key}, &out)
-	return out, err
+// Delete removes a computer, its root disk, its snapshots, and the workspace that was made with it.
+func (n Computers) Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error) {
+	return do(ctx, n.c, api.DeleteComputer, api.ComputerKeyed{api.OneComputer{ref}, api.Keyed{key}})
 }
 
 // Logs writes the machine's console log to w.
 func (n Computers) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error {
-	query := url.Values{}
-	if q.TailBytes > 0 {
-		query.Set("tail_bytes", strconv.FormatInt(q.TailBytes, 10))
-	}
-	if q.Follow {
-		query.Set("follow", "true")
-	}
-	return n.c.copyTo(ctx, call{method: http.MethodGet, path: join("computers", ref, "logs"), query: query}, w)
+	return n.c.copyTo(ctx, callOf(api.ComputerLogs, api.ComputerLog{api.OneComputer{ref}, max(0, q.TailBytes), q.Follow}), w)
 }
 
 // copyTo writes an answer that is not JSON to w.
@@ -100,4 +87,34 @@ func (t *toWriter) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
 	t.err = err
 	return n, err
+}
+
+// Awake says why a computer is awake and when it is paused.
+func (n Computers) Awake(ctx context.Context, ref string) (holt.Awake, error) {
+	return do(ctx, n.c, api.WhyAwake, api.OneComputer{ref})
+}
+
+// Update renames a computer, or changes when it is paused for being idle.
+func (n Computers) Update(ctx context.Context, ref string, change holt.ComputerUpdate, key string) (holt.Computer, error) {
+	return do(ctx, n.c, api.UpdateComputer, api.ComputerBody[holt.ComputerUpdate]{api.OneComputer{ref}, api.Keyed{key}, change})
+}
+
+// Hold keeps a computer awake until it expires or is released.
+func (n Computers) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {
+	return do(ctx, n.c, api.HoldComputer, api.ComputerBody[holt.HoldSpec]{api.OneComputer{ref}, api.Keyed{key}, spec})
+}
+
+// Holds returns the holds of a computer.
+func (n Computers) Holds(ctx context.Context, ref string) ([]holt.Hold, error) {
+	return doList(ctx, n.c, api.ListHolds, api.ComputerList{OneComputer: api.OneComputer{ref}})
+}
+
+// Release ends a hold.
+func (n Computers) Release(ctx context.Context, ref string, id holt.HoldID, key string) error {
+	return doNone(ctx, n.c, api.ReleaseHold, api.HoldKeyed{api.OneHold{api.OneComputer{ref}, string(id)}, api.Keyed{key}})
+}
+
+// Resize changes a computer's processors, memory or root disk.
+func (n Computers) Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error) {
+	return do(ctx, n.c, api.ResizeComputer, api.ComputerBody[holt.ResizeSpec]{api.OneComputer{ref}, api.Keyed{key}, spec})
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/url"
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Events are what happens to nouns.
@@ -52,17 +51,8 @@ type eventFollower struct {
 func (f *eventFollower) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	query := url.Values{"kind": f.q.Kinds}
-	if f.q.After != "" {
-		query.Set("after", f.q.After)
-	}
-	if f.q.Computer != "" {
-		query.Set("computer", f.q.Computer)
-	}
-	if !f.q.Follow {
-		query.Set("follow", "false")
-	}
-	resp, err := f.c.open(ctx, call{method: http.MethodGet, path: join("events"), query: query})
+	in := api.EventsOf{After: f.q.After, Kind: f.q.Kinds, Computer: f.q.Computer, Follow: f.q.Follow}
+	resp, err := f.c.open(ctx, callOf(api.FollowEvents, in))
 	if err != nil {
 		return err
 	}

@@ -5,49 +5,48 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/http"
-	"net/url"
 	"strconv"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Files are the files inside computers, or of workspaces.
 type Files struct {
-	c    *Client
-	noun string // computers or workspaces
+	c          *Client
+	workspaces bool
 }
 
-func at(path string) url.Values { return url.Values{"path": {path}} }
-
-// path is where the files of one computer or workspace are, or those of a
-// workspace at a checkpoint (see [holt.AtCheckpoint]).
-func (n Files) path(of string, rest ...string) string {
-	segments := []string{n.noun, of}
-	if n.noun == "workspaces" {
-		if workspace, checkpoint := holt.CutCheckpoint(of); checkpoint != "" {
-			segments = []string{n.noun, workspace, "checkpoints", checkpoint}
-		}
+// of returns the calls about the files of a computer, a workspace, or a workspace at a checkpoint (see [holt.AtCheckpoint]).
+func (n Files) of(ref string) (api.FileCalls, api.FileOwner) {
+	if !n.workspaces {
+		return api.ComputerFiles, api.FileOwner{Computer: ref}
 	}
-	return join(append(append(segments, "files"), rest...)...)
+	if workspace, checkpoint := holt.CutCheckpoint(ref); checkpoint != "" {
+		return api.CheckpointFiles, api.FileOwner{Workspace: workspace, Checkpoint: checkpoint}
+	}
+	return api.WorkspaceFiles, api.FileOwner{Workspace: ref}
+}
+
+// writable is [Files.of] for calls that change something, which a checkpoint does not have.
+func (n Files) writable(ref string) (api.FileCalls, api.FileOwner) {
+	if n.workspaces {
+		return api.WorkspaceFiles, api.FileOwner{Workspace: ref}
+	}
+	return n.of(ref)
 }
 
 // Stat describes a file.
-func (n Files) Stat(ctx context.Context, of, path string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: n.path(of, "stat"), query: at(path)}, &out)
-	return out, err
+func (n Files) Stat(ctx context.Context, of, path string) (holt.FileInfo, error) {
+	calls, owner := n.of(of)
+	return do(ctx, n.c, calls.Stat, api.OneFile{owner, path})
 }
 
 // List returns a page of the entries of a directory; those of one page are in
 // the order of their names.
-func (n Files) List(ctx context.Context, of, path string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
-	query := at(path)
-	query.Set("limit", strconv.Itoa(spec.Most()))
-	if spec.Cursor != "" {
-		query.Set("cursor", spec.Cursor)
-	}
-	err = n.c.json(ctx, call{method: http.MethodGet, path: n.path(of), query: query}, &page)
-	return page, err
+func (n Files) List(ctx context.Context, of, path string, spec holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	calls, owner := n.of(of)
+	return do(ctx, n.c, calls.List, api.FilesOf{api.OneFile{owner, path}, api.Paging{spec.Most(), spec.Cursor}})
 }
 
 // Pages goes through a directory page by page: memory is that of one,
@@ -77,77 +76,72 @@ func (n Files) Read(ctx context.Context, of, path string, off, length int64, w i
 	if length == 0 {
 		return nil
 	}
-	k := call{method: http.MethodGet, path: n.path(of, "content"), query: at(path), header: http.Header{}}
+	calls, owner := n.of(of)
+	in := api.FileRead{OneFile: api.OneFile{owner, path}}
 	if length > 0 {
-		k.header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+length-1))
+		in.Range = fmt.Sprintf("bytes=%d-%d", off, off+length-1)
 	} else if off > 0 {
-		k.header.Set("Range", fmt.Sprintf("bytes=%d-", off))
+		in.Range = fmt.Sprintf("bytes=%d-", off)
 	}
-	return n.c.copyPart(ctx, k, off, length, w)
+	return n.c.copyPart(ctx, callOf(calls.Read, in), off, length, w)
 }
 
 // Write gives a file the content of r once all of it has arrived. It is never sent twice.
-func (n Files) Write(ctx context.Context, of, path string, spec holt.WriteSpec, r io.Reader) (out holt.FileInfo, err error) {
-	query := at(path)
-	if spec.Mode != 0 {
-		query.Set("mode", strconv.FormatUint(uint64(spec.Mode), 8))
+func (n Files) Write(ctx context.Context, of, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	calls, owner := n.writable(of)
+	return send(ctx, n.c, calls.Write, api.FileWrite{OneFile: api.OneFile{owner, path}, Mode: octal(spec.Mode), NewMode: octal(spec.NewMode), User: spec.User, Parents: spec.Parents}, r)
+}
+
+// octal is permission bits as text; "": none.
+func octal(mode uint32) string {
+	if mode == 0 {
+		return ""
 	}
-	if spec.NewMode != 0 {
-		query.Set("new_mode", strconv.FormatUint(uint64(spec.NewMode), 8))
-	}
-	if spec.User != "" {
-		query.Set("user", spec.User)
-	}
-	if spec.Parents {
-		query.Set("parents", "true")
-	}
-	body := struct{ io.Reader }{r} // a failed attempt closes what it can
-	return sent(ctx, n.c, func() (out holt.FileInfo, err error) {
-		err = n.c.once(ctx, call{method: http.MethodPut, path: n.path(of, "content"), query: query, raw: body}, &out)
+	return strconv.FormatUint(uint64(mode), 8)
+}
+
+// send makes a call whose body is r, once.
+func send[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In, r io.Reader) (Out, error) {
+	k := callOf(e, in)
+	k.raw = struct{ io.Reader }{r} // a failed attempt closes what it can
+	return sent(ctx, c, func() (out Out, err error) {
+		err = c.once(ctx, k, &out)
 		return out, err
 	})
 }
 
 // Mkdir makes a directory.
-func (n Files) Mkdir(ctx context.Context, of string, spec holt.MkdirSpec, key string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: n.path(of, "mkdir"), body: spec, keyed: true, key: key}, &out)
-	return out, err
+func (n Files) Mkdir(ctx context.Context, of string, spec holt.MkdirSpec, key string) (holt.FileInfo, error) {
+	calls, owner := n.writable(of)
+	return do(ctx, n.c, calls.Mkdir, api.MakeDir{owner, api.Keyed{key}, spec})
 }
 
 // Symlink makes a symbolic link; a file or link at its path is replaced.
-func (n Files) Symlink(ctx context.Context, of string, spec holt.SymlinkSpec, key string) (out holt.FileInfo, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join(n.noun, of, "files", "symlink"), body: spec, keyed: true, key: key}, &out)
-	return out, err
+func (n Files) Symlink(ctx context.Context, of string, spec holt.SymlinkSpec, key string) (holt.FileInfo, error) {
+	calls, owner := n.writable(of)
+	return do(ctx, n.c, calls.Symlink, api.MakeLink{owner, api.Keyed{key}, spec})
 }
 
 // Remove removes a file or an empty directory; recursive: any directory.
 func (n Files) Remove(ctx context.Context, of, path string, recursive bool, key string) error {
-	query := at(path)
-	if recursive {
-		query.Set("recursive", "true")
-	}
-	return n.c.json(ctx, call{method: http.MethodDelete, path: n.path(of), query: query, keyed: true, key: key}, nil)
+	calls, owner := n.writable(of)
+	return doNone(ctx, n.c, calls.Remove, api.FileRemoval{api.OneFile{owner, path}, api.Keyed{key}, recursive})
 }
 
 // Rename moves a file; an existing one at the new path is replaced.
 func (n Files) Rename(ctx context.Context, of string, spec holt.RenameSpec, key string) error {
-	return n.c.json(ctx, call{method: http.MethodPost, path: n.path(of, "rename"), body: spec, keyed: true, key: key}, nil)
+	calls, owner := n.writable(of)
+	return doNone(ctx, n.c, calls.Rename, api.FileRename{owner, api.Keyed{key}, spec})
 }
 
 // Tar writes all that is in a directory as a tar stream.
 func (n Files) Tar(ctx context.Context, of, path string, w io.Writer) error {
-	return n.c.copyTo(ctx, call{method: http.MethodGet, path: n.path(of, "tar"), query: at(path)}, w)
+	calls, owner := n.of(of)
+	return n.c.copyTo(ctx, callOf(calls.Tar, api.OneFile{owner, path}), w)
 }
 
 // Untar puts what a tar stream holds into a directory; user owns it, "": see [holt.WriteSpec]. It is never sent twice.
-func (n Files) Untar(ctx context.Context, of, path, user string, r io.Reader) (out holt.TarReport, err error) {
-	query := at(path)
-	if user != "" {
-		query.Set("user", user)
-	}
-	body := struct{ io.Reader }{r} // a failed attempt closes what it can
-	return sent(ctx, n.c, func() (out holt.TarReport, err error) {
-		err = n.c.once(ctx, call{method: http.MethodPut, path: n.path(of, "tar"), query: query, raw: body}, &out)
-		return out, err
-	})
+func (n Files) Untar(ctx context.Context, of, path, user string, r io.Reader) (holt.TarReport, error) {
+	calls, owner := n.writable(of)
+	return send(ctx, n.c, calls.Untar, api.FileUntar{api.OneFile{owner, path}, user}, r)
 }

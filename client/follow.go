@@ -8,12 +8,10 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // mostEvent bounds one line of an event stream, in bytes.
@@ -24,7 +22,9 @@ const mostEvent = 16 << 20
 // error), or ctx ends. When the daemon or the guest goes away it goes on where
 // it was once they are back, for as long as Options.Patience allows.
 func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
-	f := follower{c: n.c, path: join("runs", string(id), "events"), next: offset, emit: emit}
+	f := follower{c: n.c, next: offset, emit: emit, call: func(from api.EventsFrom) call {
+		return callOf(api.FollowRun, api.RunEvents{api.OneRun{string(id)}, from})
+	}}
 	return f.follow(ctx)
 }
 
@@ -56,8 +56,8 @@ func (f *follower) follow(ctx context.Context) error {
 // follower is one Follow, over any number of connections.
 type follower struct {
 	c        *Client
-	path     string // of the events
-	next     int64  // offset of the first byte that was not emitted
+	call     func(api.EventsFrom) call
+	next     int64 // offset of the first byte that was not emitted
 	emit     func(holt.RunEvent) error
 	answered bool  // the daemon took this connection's request
 	heard    bool  // this connection brought more than an error
@@ -69,8 +69,7 @@ type follower struct {
 func (f *follower) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	query := url.Values{"offset": {strconv.FormatInt(f.next, 10)}}
-	resp, err := f.c.open(ctx, call{method: http.MethodGet, path: f.path, query: query})
+	resp, err := f.c.open(ctx, f.call(api.EventsFrom{Offset: f.next}))
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // mostAhead is how much of an input is read ahead of what the run has taken,
@@ -56,19 +55,16 @@ func (n Runs) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reade
 // put sends one piece of an input, again and again if the connection breaks,
 // and returns where the next begins. With a negative offset data must be empty.
 func (n Runs) put(ctx context.Context, id holt.RunID, offset int64, data []byte, eof, wanted bool) (int64, error) {
-	query := url.Values{"eof": {strconv.FormatBool(eof)}}
-	if wanted {
-		query.Set("wanted", "true")
-	}
+	in := api.RunInput{OneRun: api.OneRun{string(id)}, EOF: eof, Wanted: wanted}
 	if offset >= 0 {
-		query.Set("offset", strconv.FormatInt(offset, 10))
+		in.Offset = strconv.FormatInt(offset, 10)
 	}
+	k := callOf(api.WriteRunInput, in)
 	var w wait
 	for {
-		var out struct {
-			Offset int64 `json:"offset"`
-		}
-		err := n.c.once(ctx, call{method: http.MethodPut, path: join("runs", string(id), "stdin"), query: query, raw: bytes.NewReader(data)}, &out)
+		var out api.InputEnd
+		k.raw = bytes.NewReader(data)
+		err := n.c.once(ctx, k, &out)
 		var lost *lostError
 		if errors.As(err, &lost) || holt.CodeOf(err) == holt.Unavailable { // the daemon, or the way into the guest
 			if n.c.again(ctx, &w, lost) {

@@ -2,28 +2,25 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Networks are what computers may reach, and what they did.
 type Networks struct{ c *Client }
 
 // Get returns what a computer may reach.
-func (n Networks) Get(ctx context.Context, ref string) (out holt.NetworkPolicy, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("computers", ref, "network")}, &out)
-	return out, err
+func (n Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, error) {
+	return do(ctx, n.c, api.GetNetwork, api.OneComputer{ref})
 }
 
 // Set changes it at once: what is not allowed any more is cut off.
-func (n Networks) Set(ctx context.Context, ref string, policy holt.NetworkPolicy) (out holt.NetworkPolicy, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPut, path: join("computers", ref, "network"), body: policy}, &out)
-	return out, err
+func (n Networks) Set(ctx context.Context, ref string, policy holt.NetworkPolicy) (holt.NetworkPolicy, error) {
+	return do(ctx, n.c, api.SetNetwork, api.NetworkChange{api.OneComputer{ref}, policy})
 }
 
 // Traffic returns what a computer has sent and received since it was made.
-func (n Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("computers", ref, "network", "traffic")}, &out)
-	return out, err
+func (n Networks) Traffic(ctx context.Context, ref string) (holt.NetworkTraffic, error) {
+	return do(ctx, n.c, api.GetTraffic, api.OneComputer{ref})
 }

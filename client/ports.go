@@ -7,12 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 
 	"github.com/coder/websocket"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Ports are what listens in computers.
@@ -20,21 +20,15 @@ type Ports struct{ c *Client }
 
 // List returns what listens in a computer, by port.
 func (n Ports) List(ctx context.Context, computer string) ([]holt.Listener, error) {
-	return list[holt.Listener](ctx, n.c, join("computers", computer, "ports"), nil)
+	return doList(ctx, n.c, api.ListPorts, api.ComputerList{OneComputer: api.OneComputer{computer}})
 }
 
 // Connect connects to a port or a unix socket of a computer, which is woken if need be. The connection
 // outlives ctx. Unavailable: nothing listens there. While a daemon that was there is being
 // restarted it waits for the next; a connection that is open then ends.
 func (n Ports) Connect(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error) {
-	query := url.Values{}
-	if to.Port != 0 {
-		query.Set("port", strconv.Itoa(to.Port))
-	}
-	if to.Socket != "" {
-		query.Set("socket", string(to.Socket))
-	}
-	return n.c.tunnel(ctx, join("computers", computer, "connect"), query)
+	k := callOf(api.ConnectPort, api.PortConnect{api.OneComputer{computer}, to.Port, string(to.Socket)})
+	return n.c.tunnel(ctx, k.path, k.query)
 }
 
 // tunnel makes a WebSocket that carries a connection.

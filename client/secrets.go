@@ -2,9 +2,9 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Secrets are what the proxies of computers add to requests to their hosts. Nobody gets a value back.
@@ -12,16 +12,15 @@ type Secrets struct{ c *Client }
 
 // List returns a computer's secrets in the order of their names.
 func (n Secrets) List(ctx context.Context, computer string) ([]holt.ComputerSecret, error) {
-	return list[holt.ComputerSecret](ctx, n.c, join("computers", computer, "secrets"), nil)
+	return doList(ctx, n.c, api.ListSecrets, api.ComputerList{OneComputer: api.OneComputer{computer}})
 }
 
 // Set gives a computer a secret, or replaces the one of that name, at once.
-func (n Secrets) Set(ctx context.Context, computer, name string, secret holt.HostSecret) (out holt.ComputerSecret, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPut, path: join("computers", computer, "secrets", name), body: secret}, &out)
-	return out, err
+func (n Secrets) Set(ctx context.Context, computer, name string, secret holt.HostSecret) (holt.ComputerSecret, error) {
+	return do(ctx, n.c, api.SetSecret, api.SecretChange{api.OneSecret{api.OneComputer{computer}, name}, secret})
 }
 
 // Delete takes a secret away at once.
 func (n Secrets) Delete(ctx context.Context, computer, name, key string) error {
-	return n.c.json(ctx, call{method: http.MethodDelete, path: join("computers", computer, "secrets", name), keyed: true, key: key}, nil)
+	return doNone(ctx, n.c, api.DeleteSecret, api.SecretKeyed{api.OneSecret{api.OneComputer{computer}, name}, api.Keyed{key}})
 }

@@ -2,22 +2,21 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // SSH is the door of SSH clients.
 type SSH struct{ c *Client }
 
 // Get returns what SSH clients need to know of it.
-func (n SSH) Get(ctx context.Context) (out holt.SSHHost, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("ssh")}, &out)
-	return out, err
+func (n SSH) Get(ctx context.Context) (holt.SSHHost, error) {
+	return do(ctx, n.c, api.GetSSHHost, api.None{})
 }
 
-// Host is Get for who cannot fail: of a daemon that does not answer nothing is known.
+// Host is Get without an error: it returns nothing if the daemon does not answer.
 func (n SSH) Host() holt.SSHHost {
 	out, _ := n.Get(context.Background())
 	return out
@@ -34,17 +33,15 @@ type SSHKeys struct{ c *Client }
 
 // List returns them by id.
 func (n SSHKeys) List(ctx context.Context) ([]holt.SSHKey, error) {
-	return list[holt.SSHKey](ctx, n.c, join("ssh-keys"), nil)
+	return doList(ctx, n.c, api.ListSSHKeys, api.Paging{})
 }
 
-// Add lets who has a key come in, with the rights of who adds it.
-func (n SSHKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (out holt.SSHKey, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("ssh-keys"), body: spec, keyed: true, key: key}, &out)
-	return out, err
+// Add adds a key, with the rights of the caller.
+func (n SSHKeys) Add(ctx context.Context, spec holt.SSHKeySpec, key string) (holt.SSHKey, error) {
+	return do(ctx, n.c, api.AddSSHKey, api.Body[holt.SSHKeySpec]{api.Keyed{key}, spec})
 }
 
 // Delete removes a key by its id, fingerprint or name.
-func (n SSHKeys) Delete(ctx context.Context, ref, key string) (out holt.SSHKey, err error) {
-	err = n.c.json(ctx, call{method: http.MethodDelete, path: join("ssh-keys", ref), keyed: true, key: key}, &out)
-	return out, err
+func (n SSHKeys) Delete(ctx context.Context, ref, key string) (holt.SSHKey, error) {
+	return do(ctx, n.c, api.DeleteSSHKey, api.SSHKeyKeyed{api.Keyed{key}, ref})
 }

@@ -6,36 +6,34 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net/http"
 	"strconv"
 	"time"
 
 	"holt"
+	"holt/internal/api"
 )
 
 // Uploads are files that are sent in pieces.
 type Uploads struct{ c *Client }
 
 // Create begins one.
-func (n Uploads) Create(ctx context.Context, spec holt.UploadSpec, key string) (out holt.Upload, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("uploads"), body: spec, keyed: true, key: key}, &out)
-	return out, err
+func (n Uploads) Create(ctx context.Context, spec holt.UploadSpec, key string) (holt.Upload, error) {
+	return do(ctx, n.c, api.CreateUpload, api.UploadStart{Keyed: api.Keyed{key}, Body: &spec})
 }
 
 // Get returns an upload as it is now.
-func (n Uploads) Get(ctx context.Context, id holt.UploadID) (out holt.Upload, err error) {
-	err = n.c.json(ctx, call{method: http.MethodGet, path: join("uploads", string(id))}, &out)
-	return out, err
+func (n Uploads) Get(ctx context.Context, id holt.UploadID) (holt.Upload, error) {
+	return do(ctx, n.c, api.GetUpload, api.OneUpload{string(id)})
 }
 
 // List returns all of them.
 func (n Uploads) List(ctx context.Context) ([]holt.Upload, error) {
-	return list[holt.Upload](ctx, n.c, join("uploads"), nil)
+	return doList(ctx, n.c, api.ListUploads, api.Paging{})
 }
 
-// Halt has whoever adds to an upload stop, and returns it.
+// Halt ends a call that is sending a piece of an upload, and returns the upload.
 func (n Uploads) Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error) {
-	err := n.c.json(ctx, call{method: http.MethodHead, path: join("uploads", string(id))}, nil)
+	err := n.c.json(ctx, callOf(api.ResumeUpload, api.UploadTus{OneUpload: api.OneUpload{string(id)}}), nil)
 	if holt.CodeOf(err) == holt.Unavailable && ctx.Err() == nil { // an answer to HEAD has no body to say what is wrong
 		if u, why := n.Get(ctx, id); why != nil {
 			return u, why
@@ -49,18 +47,16 @@ func (n Uploads) Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error
 
 // Append sends what r holds, once, as the bytes of an upload from offset on. sum is "", or the SHA-256 of all of it,
 // hexadecimal.
-func (n Uploads) Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error) {
-	header := http.Header{"Upload-Offset": {strconv.FormatInt(offset, 10)}}
+func (n Uploads) Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (_ holt.Upload, err error) {
+	in := api.UploadPiece{OneUpload: api.OneUpload{string(id)}, Offset: strconv.FormatInt(offset, 10)}
 	if sum != "" {
-		checksum, err := checksumOf(sum)
-		if err != nil {
+		if in.Checksum, err = checksumOf(sum); err != nil {
 			return holt.Upload{}, err
 		}
-		header.Set("Upload-Checksum", checksum)
 	}
-	body := struct{ io.Reader }{r} // a failed attempt closes what it can
-	err := n.c.once(ctx, call{method: http.MethodPatch, path: join("uploads", string(id)), header: header, raw: body}, nil)
-	if err != nil {
+	k := callOf(api.AppendUpload, in)
+	k.raw = struct{ io.Reader }{r} // a failed attempt closes what it can
+	if err := n.c.once(ctx, k, nil); err != nil {
 		return holt.Upload{}, err
 	}
 	return n.Get(ctx, id)
@@ -76,14 +72,13 @@ func checksumOf(sum string) (string, error) {
 }
 
 // Commit replaces the file with what was sent.
-func (n Uploads) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCommit) (out holt.Upload, err error) {
-	err = n.c.json(ctx, call{method: http.MethodPost, path: join("uploads", string(id), "commit"), body: spec, keyed: true}, &out)
-	return out, err
+func (n Uploads) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCommit) (holt.Upload, error) {
+	return do(ctx, n.c, api.CommitUpload, api.UploadEnd{OneUpload: api.OneUpload{string(id)}, Body: &spec})
 }
 
 // Delete gives an upload up.
 func (n Uploads) Delete(ctx context.Context, id holt.UploadID, key string) error {
-	return n.c.json(ctx, call{method: http.MethodDelete, path: join("uploads", string(id)), keyed: true, key: key}, nil)
+	return doNone(ctx, n.c, api.DeleteUpload, api.UploadKeyed{OneUpload: api.OneUpload{string(id)}, Keyed: api.Keyed{key}})
 }
 
 // mostPiece is how much of a file one call of Send sends, bytes: what a proxy that keeps bodies has to keep.

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// torment kills the daemon n times at random moments, and starts it again, while
+// torment kills the daemon n times at random snapshots, and starts it again, while
 // load.py runs in a computer, which has to be served again before the next one.
 // Some kills have another close behind them, while the guest comes back; those
 // do not count.
@@ -23,7 +23,7 @@ func (d *daemon) torment(ts *testscript.TestScript, n int, workspace string) err
 	random := rand.New(rand.NewSource(*seed))
 	extra := 0
 	kill := func(within time.Duration) error {
-		time.Sleep(time.Duration(random.Int63n(int64(within)))) // the moment of the kill
+		time.Sleep(time.Duration(random.Int63n(int64(within)))) // the snapshot of the kill
 		if err := d.signal(syscall.SIGKILL); err != nil {
 			return fmt.Errorf("kill: %w", err)
 		}

@@ -6,7 +6,7 @@ package main
 import (
 	"os"
 
-	"holt/agent"
+	"holt/internal/guest/agent"
 )
 
 func main() { os.Exit(agent.Main(os.Args[1:])) }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"holt"
-	"holt/cli"
 	"holt/client"
-	"holt/daemon"
-	"holt/doctor"
-	"holt/machine"
-	"holt/qemu"
+	"holt/internal/cli"
+	"holt/internal/daemon"
+	"holt/internal/doctor"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/qemu"
 )
 
 // examine looks at this machine. A daemon that runs here does it better: it

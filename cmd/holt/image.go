@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"holt"
-	"holt/cli"
-	"holt/image"
+	"holt/internal/cli"
+	"holt/internal/image"
 )
 
 func buildImage(ctx context.Context, at cli.Place, template string, progress func(cli.Progress)) (holt.Image, error) {
@@ -17,7 +17,9 @@ func buildImage(ctx context.Context, at cli.Place, template string, progress fun
 	if err != nil {
 		return holt.Image{}, err
 	}
-	built, err := store.Build(ctx, template, func(p image.Progress) { progress(cli.Progress(p)) })
+	built, err := store.Build(ctx, template, func(p image.Progress) {
+		progress(cli.Progress{Step: p.Step, Stage: p.Stage, Detail: p.Detail, Fraction: p.Fraction})
+	})
 	return built.Image, err
 }
 

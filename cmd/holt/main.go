@@ -8,10 +8,10 @@ import (
 	"os"
 	"runtime/debug"
 
-	"holt/cli"
-	"holt/computer"
-	"holt/mount"
-	"holt/network"
+	"holt/internal/cli"
+	"holt/internal/computer"
+	"holt/internal/guest/mount"
+	"holt/internal/network"
 )
 
 // release is what will be, or was, tagged. A package sets it as it is built: -ldflags "-X main.release=0.1.0-2".

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"holt/image"
+	"holt/internal/image"
 )
 
 // TestPackageBringsWhatIsMissing: the Debian package depends on all that holt doctor --install would install.

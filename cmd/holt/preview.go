@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
-	"holt/access"
-	"holt/cli"
-	"holt/daemon"
-	"holt/loopback"
-	"holt/preview"
+	"holt/internal/access"
+	"holt/internal/cli"
+	"holt/internal/daemon"
+	"holt/internal/door/preview"
+	"holt/internal/loopback"
 )
 
 const (

@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holt"
-	"holt/access"
-	"holt/cli"
-	"holt/daemon"
-	"holt/loopback"
-	"holt/metric"
-	"holt/server"
-	"holt/workspace"
+	"holt/internal/access"
+	"holt/internal/archive"
+	"holt/internal/cli"
+	"holt/internal/daemon"
+	"holt/internal/door/httpapi"
+	"holt/internal/loopback"
+	"holt/internal/metric"
+	"holt/internal/workspace"
 )
 
 // farewell bounds how long the daemon waits for calls in flight at its end.
@@ -47,10 +48,10 @@ func serve(ctx context.Context, opt cli.ServeOptions) error {
 	d, err := daemon.Open(ctx, daemon.Config{
 		Previews: place, Hosts: opt.Hosts,
 		DataDir: opt.DataDir, ImageDir: opt.ImageDir, Engine: opt.Engine,
-		Archive: daemon.ArchiveConfig{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
+		Archive: archive.Place{Dir: opt.Archive, CacheBytes: opt.ArchiveCache},
 		Network: []string{"/proc/self/exe", cli.NetworkProcess}, Keeper: []string{"/proc/self/exe", cli.KeeperProcess},
 		GuestBinary: guest, TCP: opt.Listen != "", Version: version(), Log: log, Metrics: registry,
-		Keep: workspace.Keep{Last: opt.KeepLast, Days: opt.KeepDays}, MomentCache: opt.MomentCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
+		Keep: workspace.Retention{Last: opt.KeepLast, Days: opt.KeepDays}, SnapshotCache: opt.SnapshotCache, Renew: opt.Renew, Overcommit: opt.Overcommit,
 	})
 	if err != nil {
 		return err
@@ -70,8 +71,9 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	if err != nil {
 		return err
 	}
-	s := server.New(server.Options{
-		Nouns: d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
+	s := httpapi.New(httpapi.Options{
+		Authorize: d.Authorizer(),
+		Nouns:     d.Nouns(), Tokens: d.Tokens(), Hosts: opt.Hosts, Version: version(), Log: log, Metrics: registry, Ready: d.Ready, Audit: d.Audit(),
 		Calls:    calls(opt.CallRate),
 		Tenants:  calls(10 * opt.CallRate),
 		Failures: failures, Trusted: trusted,
@@ -158,7 +160,7 @@ func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors,
 		wanted bool
 		open   func() (net.Listener, error)
 	}{
-		{&at.local, true, func() (net.Listener, error) { return server.ListenLocal(socket) }},
+		{&at.local, true, func() (net.Listener, error) { return httpapi.ListenLocal(socket) }},
 		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listenAPI(opt, log) }},
 		{&at.metrics, opt.MetricsListen != "", func() (net.Listener, error) { return listenMetrics(opt.MetricsListen, log) }},
 		{&at.ssh, opt.SSHListen != sshOff, func() (net.Listener, error) { return listenSSH(opt.SSHListen, log) }},

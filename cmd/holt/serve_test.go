@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"holt/cli"
-	"holt/loopback"
+	"holt/internal/cli"
+	"holt/internal/loopback"
 )
 
 // TestListenNamesTheAPI: a name that the API listens at is one of its names, as those of --host are.

@@ -1,0 +1,355 @@
+// Package access holds API tokens: who may come in over TCP.
+//
+// It is not a policy: what a token's scopes permit package warden decides, and whose things
+// there are the nouns. It does not know HTTP.
+//
+// Format: a secret is "holt_", the 16 characters of the token's id, "_" and
+// 52 characters of base 32 (256 random bits). It is shown once, by
+// [Tokens.Create]; the table token ([Schema]) keeps the SHA-256 of the whole
+// secret. A fast hash is enough, since nobody can guess 256 random bits.
+//
+// Traps: never log a secret, and never compare one with ==.
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"holt"
+	"holt/internal/store/db"
+)
+
+// Schema makes the table of this package in the control database. Times are
+// nanoseconds since 1970; 0 means never.
+const Schema = `
+CREATE TABLE token (
+	id      TEXT PRIMARY KEY,
+	name    TEXT NOT NULL,
+	hash    BLOB NOT NULL,    -- SHA-256 of the secret
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	used    INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+`
+
+// TenantSchema says whose tokens are.
+const TenantSchema = `
+ALTER TABLE token ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
+`
+
+// ScopeSchema says what tokens may do. Those that there were of the default tenant could do everything.
+const ScopeSchema = `
+ALTER TABLE token ADD COLUMN scopes TEXT NOT NULL DEFAULT '[]'; -- JSON of []holt.Scope
+ALTER TABLE token ADD COLUMN maker TEXT NOT NULL DEFAULT '';    -- id of the token that made it
+UPDATE token SET scopes = '["admin"]' WHERE tenant = 'default';
+`
+
+const (
+	prefix   = "holt_"
+	idChars  = 16
+	keyBytes = 32
+	mostName = 128
+
+	// mostTokens bounds those of a tenant that may come in, and of the others the ones that are kept.
+	mostTokens = 1000
+
+	// expiredKept is how long a token is kept after its time was over.
+	expiredKept = 7 * 24 * time.Hour
+
+	// usedEvery is how precisely the last use of a token is kept.
+	usedEvery = time.Minute
+)
+
+var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// secretChars is the length of every secret, bytes.
+var secretChars = len(prefix) + idChars + 1 + keyEncoding.EncodedLen(keyBytes)
+
+// Token is what is known about an API token, never its secret.
+type Token = holt.Token
+
+// Tokens is the store of API tokens.
+type Tokens struct {
+	db  *db.DB
+	now func() time.Time
+	held
+}
+
+// New returns the tokens of a control database with [Schema], [TenantSchema] and [ScopeSchema].
+func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
+
+// Create makes a token of the default tenant for all that is there, and returns it with its secret, which
+// cannot be had again. A life of 0 means that it does not expire.
+func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (Token, string, error) {
+	return t.CreateFor(ctx, holt.DefaultTenant, name, life)
+}
+
+// CreateFor is Create of a token of a tenant, which may do everything in it or, with scopes, what they say.
+//
+// Errors: InvalidArgument, Unsupported (scopes for what there is not yet), TooMany, Unauthenticated (the token that makes it
+// was revoked meanwhile, or its time is over).
+func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
+	return t.CreateBound(ctx, tenant, name, life, func(*db.Tx, string) error { return nil }, scopes...)
+}
+
+// CreateBound is CreateFor with bind called in the transaction that makes the token, with its id.
+func (t *Tokens) CreateBound(ctx context.Context, tenant, name string, life time.Duration, bind func(tx *db.Tx, id string) error, scopes ...holt.Scope) (Token, string, error) {
+	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil }, bind)
+}
+
+// CreateFirst makes a token of an admin that does not expire. keep has its secret before there is the token: if it fails
+// there is none.
+func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
+	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep, func(*db.Tx, string) error { return nil })
+	return err
+}
+
+func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error, bind func(tx *db.Tx, id string) error) (Token, string, error) {
+	tenant, err := holt.ParseTenant(tenant)
+	if err != nil {
+		return Token{}, "", err
+	}
+	rights, err := holt.ParseScopes(scopes)
+	if err != nil {
+		return Token{}, "", err
+	}
+	if rights.Admin && tenant != holt.DefaultTenant {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "an admin is of the tenant %s", holt.DefaultTenant).
+			WithHint("leave the tenant out: an admin may act for each of them")
+	}
+	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "this cannot name a token").
+			WithHint("say what it is for in 1 to %d printable characters", mostName)
+	}
+	if life < 0 {
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %s", holt.ShortDuration(life)).WithHint("0 means that it does not expire")
+	}
+	stored, err := json.Marshal(rights.Scopes())
+	if err != nil {
+		return Token{}, "", err
+	}
+	by, _ := holt.ActorOf(ctx)
+	var key [keyBytes]byte
+	rand.Read(key[:]) // never fails, see crypto/rand
+	token := Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, Scopes: rights.Scopes(), Rights: rights, CreatedAt: t.now().UTC()}
+	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
+	hash := sha256.Sum256([]byte(secret))
+	var expires int64
+	if life > 0 || !by.Expires.IsZero() {
+		at := token.CreatedAt.Add(life)
+		if life == 0 || !by.Expires.IsZero() && at.After(by.Expires) { // nobody makes what outlives them
+			at = by.Expires
+		}
+		token.ExpiresAt, expires = &at, at.UnixNano()
+	}
+	if err := keep(secret); err != nil {
+		return Token{}, "", err
+	}
+	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		if err := t.there(tx, by.Token, token.CreatedAt); err != nil {
+			return err
+		}
+		if err := room(tx, tenant, token.CreatedAt); err != nil {
+			return err
+		}
+		if err := bind(tx, string(token.ID)); err != nil {
+			return err
+		}
+		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires, tenant, string(stored), by.Token)
+	})
+	if err != nil {
+		return Token{}, "", fmt.Errorf("create token: %w", err)
+	}
+	return token, secret, nil
+}
+
+// room refuses one token too many of a tenant. Those that have expired do not count; they are forgotten in time, and the
+// first of them where there are as many as may come in. One that made what goes on stays, so that its revocation takes that away.
+func room(tx *db.Tx, tenant string, now time.Time) error {
+	err := tx.Exec(`DELETE FROM token WHERE tenant = ?1 AND NOT EXISTS (SELECT 1 FROM token m WHERE m.maker = token.id AND (m.expires = 0 OR m.expires > ?3)) AND (expires BETWEEN 1 AND ?2 OR id IN
+		(SELECT id FROM token WHERE tenant = ?1 AND expires BETWEEN 1 AND ?3 ORDER BY expires DESC, id LIMIT -1 OFFSET ?4))`,
+		tenant, now.Add(-expiredKept).UnixNano(), now.UnixNano(), mostTokens)
+	if err != nil {
+		return err
+	}
+	return tx.Query(`SELECT count(*) FROM token WHERE tenant = ? AND (expires = 0 OR expires > ?)`, []any{tenant, now.UnixNano()}, func(row *db.Row) error {
+		if row.Int64(0) < mostTokens {
+			return nil
+		}
+		return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens that have not expired", tenant, mostTokens).WithHint("revoke some that nobody uses: holt token list")
+	})
+}
+
+// there refuses what a token makes that is no longer there, in the transaction that would keep it: its revocation takes away
+// what it has made before, and nothing that comes later. "" is nobody's token.
+func (t *Tokens) there(tx *db.Tx, id holt.TokenID, now time.Time) error {
+	if id == "" {
+		return nil
+	}
+	there := false
+	err := tx.Query(`SELECT expires FROM token WHERE id = ?`, []any{id}, func(row *db.Row) error {
+		end := row.Int64(0)
+		there = end == 0 || now.UnixNano() < end
+		return nil
+	})
+	if err == nil && !there {
+		err = ended("was revoked, or has expired")
+	}
+	return err
+}
+
+// List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones that are kept still.
+func (t *Tokens) List(ctx context.Context) ([]Token, error) {
+	list := []Token{}
+	err := t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+columns+` FROM token WHERE ?1 = '' OR tenant = ?1 ORDER BY created, id`, []any{holt.Confined(ctx)}, func(row *db.Row) error {
+			list = append(list, scan(row).Token)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list tokens: %w", err)
+	}
+	return list, nil
+}
+
+// Get returns a token by id, or by a name that only one has.
+//
+// Errors: NotFound, Conflict (several have the name).
+func (t *Tokens) Get(ctx context.Context, ref string) (Token, error) {
+	all, err := t.List(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	var found []Token
+	for _, one := range all {
+		if string(one.ID) == ref {
+			return one, nil
+		}
+		if one.Name == ref {
+			found = append(found, one)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Token{}, holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+	case 1:
+		return found[0], nil
+	}
+	return Token{}, holt.Errorf(holt.Conflict, "%d tokens are called %q", len(found), holt.Clip(ref, 80)).WithHint("give the id of one: holt token list")
+}
+
+// Delete revokes a token at once, with those that it has made, those that they have made, and what all
+// of them have open.
+func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
+	var gone []holt.TokenID
+	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
+		return tx.Query(`DELETE FROM token WHERE id IN (WITH RECURSIVE made (id) AS (
+			SELECT id FROM token WHERE id = ?1 AND (?2 = '' OR tenant = ?2) UNION SELECT token.id FROM token JOIN made ON token.maker = made.id) SELECT id FROM made) RETURNING id`,
+			[]any{id, holt.Confined(ctx)}, func(row *db.Row) error {
+				gone = append(gone, holt.TokenID(row.Text(0)))
+				return nil
+			})
+	})
+	if err != nil {
+		return fmt.Errorf("delete token: %w", err)
+	}
+	if len(gone) == 0 {
+		return holt.Errorf(holt.NotFound, "there is no token %q", id).WithHint("holt token list shows those there are")
+	}
+	for _, id := range gone {
+		t.drop(id)
+	}
+	return nil
+}
+
+// Check returns the token of a secret, or an Unauthenticated error, which says
+// the same of every wrong secret: that the token is unknown, its key wrong, or
+// its time over. How long it takes does not depend on the secret's bytes.
+func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
+	var s stored
+	if len(secret) == secretChars && strings.HasPrefix(secret, prefix) {
+		err := t.db.Read(ctx, func(tx *db.Tx) error {
+			id := "tok_" + secret[len(prefix):len(prefix)+idChars]
+			return tx.Query(`SELECT `+columns+` FROM token WHERE id = ?`, []any{id}, func(row *db.Row) error {
+				s = scan(row)
+				return nil
+			})
+		})
+		if err != nil {
+			return Token{}, fmt.Errorf("check token: %w", err)
+		}
+	}
+	// An unknown token is compared with 32 zero bytes, which no secret hashes to.
+	hash := sha256.Sum256([]byte(secret))
+	now := t.now()
+	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
+	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
+		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
+			WithHint("it is wrong, was revoked or has expired; the first one is in the file token of the daemon's data directory")
+	}
+	t.touch(ctx, &s.Token, now)
+	return s.Token, nil
+}
+
+// known says whether there is such a token.
+func (t *Tokens) known(ctx context.Context, id holt.TokenID) (known bool, err error) {
+	err = t.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT 1 FROM token WHERE id = ?`, []any{id}, func(*db.Row) error { known = true; return nil })
+	})
+	return known, err
+}
+
+// touch keeps when a token was used last. It is no reason to turn a caller away
+// that this cannot be written (the host's disk is full): they may come to mend that.
+func (t *Tokens) touch(ctx context.Context, token *Token, now time.Time) {
+	if token.LastUsedAt != nil && now.Sub(*token.LastUsedAt) < usedEvery {
+		return
+	}
+	used := now.UTC()
+	token.LastUsedAt = &used
+	_ = t.db.Write(ctx, func(tx *db.Tx) error {
+		return tx.Exec(`UPDATE token SET used = ? WHERE id = ?`, used.UnixNano(), token.ID)
+	})
+}
+
+// stored is a token with the hash of its secret.
+type stored struct {
+	Token
+	hash [sha256.Size]byte
+}
+
+const columns = `id, name, hash, created, expires, used, tenant, scopes`
+
+func scan(row *db.Row) stored {
+	s := stored{Token: Token{
+		ID: holt.TokenID(row.Text(0)), Name: row.Text(1), Tenant: row.Text(6), CreatedAt: time.Unix(0, row.Int64(3)).UTC(),
+		ExpiresAt: timeOf(row.Int64(4)), LastUsedAt: timeOf(row.Int64(5)),
+	}}
+	copy(s.hash[:], row.Bytes(2))
+	err := json.Unmarshal(row.Bytes(7), &s.Scopes)
+	if err == nil {
+		s.Rights, err = holt.ParseScopes(s.Scopes)
+	}
+	if err != nil { // it cannot be told what it may do: nothing
+		s.Rights = holt.Rights{ReadOnly: true, Computers: []holt.ComputerID{""}}
+	}
+	return s
+}
+
+func timeOf(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	at := time.Unix(0, ns).UTC()
+	return &at
+}

@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"holt"
+	"holt/internal/store/db"
+)
+
+// mostTime is how long a question may take.
+const mostTime = time.Minute
+
+// List returns entries, the newest first: those of a tenant, or of all with "".
+func (l *Log) List(ctx context.Context, spec holt.AuditSpec) ([]Entry, error) {
+	list := []Entry{}
+	err := l.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us FROM entry
+			WHERE (?1 = 0 OR seq < ?1) AND (?2 = '' OR tenant = ?2) ORDER BY seq DESC LIMIT ?3`,
+			[]any{spec.Before, spec.Tenant, min(cmp.Or(spec.Limit, 100), 1001)}, func(r *db.Row) error {
+				list = append(list, scan(r))
+				return nil
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	return list, nil
+}
+
+func scan(r *db.Row) Entry {
+	return Entry{
+		Seq: r.Int64(0), At: time.Unix(0, r.Int64(1)).UTC(), Tenant: r.Text(2), Actor: r.Text(3), Token: holt.TokenID(r.Text(4)), Name: r.Text(5), Door: r.Text(6),
+		Remote: r.Text(7), Op: r.Text(8), Noun: r.Text(9), Ref: r.Text(10), Made: r.Text(11), Code: r.Text(12), Status: int(r.Int64(13)), Request: r.Text(14),
+		TookMS: float64(r.Int64(15)) / 1000,
+	}
+}
+
+// Query answers a question about the table audit: about all of it, or, with a tenant, about that one's newest
+// 50,000 entries and nothing else that there is.
+//
+// Errors: InvalidArgument (the SQL), Timeout, TooMany (others of the tenant wait).
+func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error) {
+	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
+	if limits.Time > mostTime {
+		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "a question to the audit log may take %s at most", holt.ShortDuration(mostTime)).WithHint("ask for less at a time")
+	}
+	end, err := l.asking.Take(ctx)
+	if err != nil {
+		return holt.QueryResult{}, err
+	}
+	defer end()
+	of := db.Source{DB: l.db, Views: `CREATE TEMP VIEW audit AS SELECT ` + columns + ` FROM main.entry;`}
+	if tenant != "" {
+		of = db.Source{DB: l.nothing, Tables: []db.Table{{Name: "audit", Columns: columnNames, Find: func(*db.Tx, []string) (db.Rows, error) { return l.rowsOf(ctx, tenant) }}}}
+	}
+	return of.Query(ctx, q.SQL, limits)
+}
+
+// rows are a tenant's newest entries, as a table.
+type rows [][]any
+
+func (r rows) Len() int { return len(r) }
+
+func (r rows) Value(row, column int) any {
+	if column < len(r[row]) {
+		return r[row][column]
+	}
+	return nil
+}
+
+func (l *Log) rowsOf(ctx context.Context, tenant string) (rows, error) {
+	var all rows
+	err := l.db.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT `+columns+` FROM entry WHERE tenant = ? ORDER BY seq DESC LIMIT ?`, []any{tenant, mostAsked}, func(r *db.Row) error {
+			all = append(all, []any{r.Int64(0), r.Text(1), r.Text(2), r.Text(3), r.Text(4), r.Text(5), r.Text(6), r.Text(7), r.Text(8), r.Text(9), r.Text(10), r.Text(11), r.Text(12), r.Int64(13), r.Text(14), r.Int64(15)})
+			return nil
+		})
+	})
+	return all, err
+}

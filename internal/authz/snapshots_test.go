@@ -1,0 +1,93 @@
+package authz_test
+
+import (
+	"testing"
+
+	"holt"
+	"holt/internal/api"
+	"holt/internal/authz"
+	"holt/internal/door/httpapi"
+	"holt/internal/door/httpapi/servertest"
+)
+
+// TestSnapshotsAsk: a token for a computer gets, restores, compares and deletes snapshots of that one, by whatever they are called, and no
+// other computer's.
+func TestSnapshotsAsk(t *testing.T) {
+	all, guarded, ids := twoComputers(t)
+	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
+	for verb, try := range map[string]func(ref string) error{
+		"get": func(ref string) error {
+			_, err := api.Do(one, guarded, api.GetSnapshot, &api.OneSnapshot{Snapshot: ref})
+			return err
+		},
+		"diff from": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: ref, To: "einstein"})
+			return err
+		},
+		"diff to": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: "einstein", To: ref})
+			return err
+		},
+		"restore": func(ref string) error {
+			_, err := api.Do(one, guarded, api.RestoreSnapshot, &api.SnapshotBody[holt.SnapshotRestoreSpec]{OneSnapshot: api.OneSnapshot{Snapshot: ref}})
+			return err
+		},
+		"delete": func(ref string) error {
+			_, err := api.Do(one, guarded, api.DeleteSnapshot, &api.SnapshotKeyed{OneSnapshot: api.OneSnapshot{Snapshot: ref}})
+			return err
+		},
+	} {
+		for _, of := range []string{"einstein", "bohr"} {
+			for _, by := range []string{"id", "name", "both"} {
+				kept, err := all.Computers.Snapshot(t.Context(), of, holt.SnapshotSpec{Name: "of-" + of}, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ref := map[string]string{"id": string(kept.ID), "name": kept.Name, "both": of + "@" + kept.Name}[by]
+				switch err := try(ref); {
+				case of == "einstein" && err != nil, of == "bohr" && holt.CodeOf(err) != holt.Forbidden:
+					t.Errorf("%s %s: %v", verb, ref, err)
+				}
+				if _, err := all.Snapshots.Delete(t.Context(), string(kept.ID), ""); (err == nil) == (of == "einstein" && verb == "delete") {
+					t.Errorf("%s %s, and then: %v", verb, ref, err)
+				}
+			}
+		}
+	}
+}
+
+// TestSnapshotHidesNoComputer: who covers one computer compares no other by giving a snapshot its name.
+func TestSnapshotHidesNoComputer(t *testing.T) {
+	all, guarded, ids := twoComputers(t)
+	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
+	if _, err := api.Do(one, guarded, api.TakeSnapshot, &api.ComputerBody[holt.SnapshotSpec]{OneComputer: api.OneComputer{Computer: "einstein"}, Body: holt.SnapshotSpec{Name: "bohr"}}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := all.Snapshots.Diff(t.Context(), "bohr", "einstein"); err != nil || d.From.Computer != "bohr" || d.From.Snapshot != "" {
+		t.Errorf("a computer does not go before a snapshot of its name: %+v, %v", d.From, err)
+	}
+	for _, sides := range [][2]string{{"bohr", "einstein"}, {"einstein", "bohr"}} {
+		if d, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: sides[0], To: sides[1]}); holt.CodeOf(err) != holt.Forbidden {
+			t.Errorf("%v: %+v %+v, %v", sides, d.From, d.To, err)
+		}
+	}
+	if d, err := api.Do(one, guarded, api.DiffComputers, &api.TwoSides{From: "einstein@bohr", To: "einstein"}); err != nil || d.From.Name != "bohr" {
+		t.Errorf("the snapshot: %+v, %v", d.From, err)
+	}
+}
+
+// twoComputers are einstein and bohr, unguarded and guarded.
+func twoComputers(t *testing.T) (all httpapi.Nouns, guarded *api.Registry, ids map[string]holt.ComputerID) {
+	t.Helper()
+	m := servertest.New(t.TempDir())
+	t.Cleanup(m.Close)
+	all, ids = m.Nouns(), map[string]holt.ComputerID{}
+	for _, name := range []string{"einstein", "bohr"} {
+		c, err := all.Computers.Create(t.Context(), holt.ComputerSpec{Name: name}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[name] = c.ID
+	}
+	return all, httpapi.New(httpapi.Options{Nouns: all, Authorize: authz.New(all)}).Registry(), ids
+}

@@ -1,0 +1,22 @@
+package doctor
+
+import (
+	"context"
+
+	"holt"
+	"holt/internal/engine/cgroup"
+)
+
+// limits looks at what keeps one computer from taking all of the host.
+func (h host) limits(_ context.Context, opt Options) holt.Finding {
+	look := opt.Bounds
+	if look == nil {
+		look = cgroup.Look
+	}
+	found, err := look()
+	if err != nil {
+		e := holt.AsError(err)
+		return warn(e.Message, e.Hint)
+	}
+	return ok(found)
+}

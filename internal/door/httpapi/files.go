@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+	"holt/internal/api"
+)
+
+// fileRoutes answer the calls about the files of one kind of owner.
+type fileRoutes struct {
+	*Server
+	nouns Files
+	calls api.FileCalls
+}
+
+func (s *Server) files() {
+	for _, r := range []fileRoutes{{s, s.opt.Nouns.Files, api.ComputerFiles}, {s, s.opt.Nouns.WorkspaceFiles, api.WorkspaceFiles}} {
+		r.readable()
+		r.writable()
+	}
+	fileRoutes{s, s.opt.Nouns.WorkspaceFiles, api.CheckpointFiles}.readable()
+}
+
+func (s fileRoutes) readable() {
+	bind(s.Server, s.calls.List, func(ctx context.Context, in *api.FilesOf) (holt.Page[holt.FileInfo], error) {
+		return s.nouns.List(ctx, in.Ref(), in.Path, holt.PageSpec{Limit: in.Limit, Cursor: in.Cursor})
+	})
+	bindReply(s.Server, s.calls.Stat, func(ctx context.Context, in *api.OneFile) (holt.FileInfo, error) {
+		return s.nouns.Stat(ctx, in.Ref(), in.Path)
+	}, withETag)
+	bindStream(s.Server, s.calls.Read, s.read)
+	bindStream(s.Server, s.calls.Tar, s.tar)
+}
+
+func (s fileRoutes) writable() {
+	bind(s.Server, s.calls.Remove, func(ctx context.Context, in *api.FileRemoval) (api.None, error) {
+		return api.None{}, s.nouns.Remove(ctx, in.Ref(), in.Path, in.Recursive, in.Key)
+	})
+	bind(s.Server, s.calls.Mkdir, func(ctx context.Context, in *api.MakeDir) (holt.FileInfo, error) {
+		return s.nouns.Mkdir(ctx, in.Ref(), in.Body, in.Key)
+	})
+	bind(s.Server, s.calls.Symlink, func(ctx context.Context, in *api.MakeLink) (holt.FileInfo, error) {
+		if strings.ContainsRune(string(in.Body.Target), 0) {
+			return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "a link cannot hold a NUL byte")
+		}
+		return s.nouns.Symlink(ctx, in.Ref(), in.Body, in.Key)
+	})
+	bind(s.Server, s.calls.Rename, func(ctx context.Context, in *api.FileRename) (api.None, error) {
+		return api.None{}, s.nouns.Rename(ctx, in.Ref(), in.Body, in.Key)
+	})
+	bindReply(s.Server, s.calls.Write, s.write, withETag)
+	bind(s.Server, s.calls.Untar, s.untar)
+}
+
+func (s fileRoutes) write(ctx context.Context, in *api.FileWrite) (info holt.FileInfo, err error) {
+	spec := holt.WriteSpec{User: in.User, Parents: in.Parents}
+	if spec.Mode, err = octal(in.Mode); err != nil {
+		return info, err
+	}
+	if spec.NewMode, err = octal(in.NewMode); err != nil {
+		return info, err
+	}
+	if in.IfMatch == "" && in.IfNoneMatch == "" {
+		return s.nouns.Write(ctx, in.Ref(), in.Path, spec, body(ctx))
+	}
+	return s.writeIf(ctx, in.Ref(), in.Path, spec, in.Preconditions, body(ctx))
+}
+
+// octal reads permission bits; "" is 0.
+func octal(s string) (uint32, error) {
+	if s == "" {
+		return 0, nil
+	}
+	mode, err := strconv.ParseUint(s, 8, 12)
+	if err != nil {
+		return 0, holt.Errorf(holt.InvalidArgument, "%q is not an octal mode", clip(s))
+	}
+	return uint32(mode), nil
+}
+
+// fileReply is a file with its ETag.
+type fileReply struct {
+	ETag string `header:"ETag"`
+	Body holt.FileInfo
+}
+
+func withETag(info holt.FileInfo) fileReply { return fileReply{info.ETag(), info} }
+
+// read sends a file, a range of it, or, to HEAD, the headers alone.
+func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamResponse, error) {
+	info, err := s.nouns.Stat(ctx, in.Ref(), in.Path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Kind == "dir" {
+		return nil, holt.Errorf(holt.InvalidArgument, "%s is a directory", clip(in.Path)).WithHint("…/files lists it, …/files/tar sends all of it")
+	}
+	q := requestOf(ctx)
+	header := q.Header()
+	if in.IfNoneMatch != "" && info.Kind == "file" && matches(in.IfNoneMatch, info.ETag()) {
+		header.Set("ETag", info.ETag())
+		return s.empty(ctx, http.StatusNotModified), nil
+	}
+	want, err := wanted(in, info, header)
+	if err != nil {
+		return nil, err
+	}
+	if info.Kind == "file" { // a link has neither the size nor the time of its target
+		header.Set("ETag", info.ETag())
+	}
+	header.Set("Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
+	if want.n >= 0 {
+		header.Set("Accept-Ranges", "bytes")
+		header.Set("Content-Length", strconv.FormatInt(want.n, 10))
+	}
+	if q.r.Method == http.MethodHead {
+		header.Set("Content-Type", s.calls.Read.Answer.Type)
+		status := http.StatusOK
+		if header.Get("Content-Range") != "" {
+			status = http.StatusPartialContent
+		}
+		return s.empty(ctx, status), nil
+	}
+	return s.raw(ctx, s.calls.Read.Answer.Type, func(ctx context.Context, w *rawWriter) error {
+		exact := &exactWriter{w: w, left: want.n}
+		err := s.nouns.Read(ctx, in.Ref(), in.Path, want.off, want.n, exact)
+		if err == nil && exact.left > 0 {
+			err = holt.Errorf(holt.Conflict, "%s became shorter while it was read", clip(in.Path))
+		}
+		return err
+	}), nil
+}
+
+// wanted returns the part of a file that a call asks for, and sets Content-Range if that is not all of it. n is negative if the
+// size is not known: the size of a link is not that of its target, and files of /proc have none.
+func wanted(in *api.FileRead, info holt.FileInfo, header http.Header) (span, error) {
+	if info.Kind != "file" || info.Size == 0 {
+		return span{0, -1}, nil
+	}
+	all := span{0, info.Size}
+	if in.Range == "" || in.IfRange != "" && in.IfRange != info.ETag() {
+		return all, nil
+	}
+	part, ok, err := parseRange(in.Range, info.Size)
+	if err != nil {
+		header.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
+		return all, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
+	}
+	if !ok {
+		return all, nil
+	}
+	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, info.Size))
+	return part, nil
+}
+
+// exactWriter passes on at most left bytes; below 0: any number.
+type exactWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (e *exactWriter) Write(p []byte) (int, error) {
+	if e.left >= 0 && int64(len(p)) > e.left {
+		return 0, holt.Errorf(holt.Internal, "more bytes than were asked for")
+	}
+	n, err := e.w.Write(p)
+	if e.left >= 0 {
+		e.left -= int64(n)
+	}
+	return n, err
+}
+
+// span is a part of a file: n bytes from off on.
+type span struct{ off, n int64 }
+
+// parseRange parses the Range header of RFC 9110, section 14.2, for a file of
+// the given size > 0. Not ok: a unit or a list of ranges that is better
+// answered with the whole. An error: no byte of it exists.
+func parseRange(s string, size int64) (part span, ok bool, err error) {
+	set, found := strings.CutPrefix(s, "bytes=")
+	first, last, dash := strings.Cut(strings.TrimSpace(set), "-")
+	if !found || !dash || strings.Contains(set, ",") {
+		return span{}, false, nil
+	}
+	from, errFrom := strconv.ParseUint(first, 10, 63)
+	to, errTo := strconv.ParseUint(last, 10, 63)
+	switch {
+	case first == "" && errTo == nil: // the last so many bytes
+		if to == 0 {
+			return span{}, false, fmt.Errorf("the range %s holds no byte", s)
+		}
+		n := min(int64(to), size)
+		return span{size - n, n}, true, nil
+	case errFrom != nil || (last != "" && (errTo != nil || to < from)):
+		return span{}, false, nil
+	case int64(from) >= size:
+		return span{}, false, fmt.Errorf("the range %s lies behind the end of %d bytes", s, size)
+	case last == "":
+		return span{int64(from), size - int64(from)}, true, nil
+	}
+	return span{int64(from), min(int64(to)+1, size) - int64(from)}, true, nil
+}

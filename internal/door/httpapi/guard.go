@@ -1,0 +1,274 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"holt"
+	"holt/internal/access"
+)
+
+// public says which pages a browser may fetch without a token: they describe
+// the API and hold nothing of anyone's.
+func public(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == "/docs" || r.URL.Path == "/openapi.json")
+}
+
+// guard lets in who may come over TCP. A token is asked of everyone, from
+// loopback too: other users and guests of this host can reach loopback.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := requestOf(r.Context())
+		if !s.knownHost(r.Host) {
+			q.fail(holt.Errorf(holt.Forbidden, "this server is not %q", clip(r.Host)).
+				WithHint("start the daemon with --host %s, which says that the name is its own, or call it by an IP address", hostFlag(r.Host)), http.StatusForbidden)
+			return
+		}
+		if !public(r) {
+			token, err := s.authenticate(q, r) // first: whoever else comes from there, a valid token counts
+			if err != nil {
+				if holt.CodeOf(err) == holt.Unauthenticated {
+					if wait := s.opt.Failures.Take(holt.Source(q.remote)); wait > 0 {
+						q.slow(wait, "from here too many came without a valid token")
+						return
+					}
+				}
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				q.fail(err, Status(holt.CodeOf(err)))
+				return
+			}
+			q.by = holt.WithActor(r.Context(), token.Actor())
+			if wait, why := s.mayCall(token); wait > 0 {
+				q.often = true
+				q.slow(wait, why)
+				return
+			}
+			leave, err := s.open.Enter(s.openOf(token)...)
+			if err != nil {
+				q.often = true
+				q.fail(err, Status(holt.CodeOf(err)))
+				return
+			}
+			defer leave()
+			actor, err := within(r, token.Actor())
+			if err != nil {
+				q.fail(err, Status(holt.CodeOf(err)))
+				return
+			}
+			ctx, end := s.opt.Tokens.Hold(holt.WithActor(r.Context(), actor), token)
+			defer end()
+			q.by = ctx
+			cut := q.cutWith(ctx)
+			defer func() {
+				if cut() {
+					panic(http.ErrAbortHandler) // net/http closes the connection, of which no more calls can be made
+				}
+			}()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// mayCall says how long a token has to wait that calls too often, alone or with the others of its tenant: each makes
+// as many as it likes.
+func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
+	if wait = s.opt.Calls.Take(string(token.ID)); wait > 0 || token.Rights.Admin {
+		return wait, "the token makes too many calls"
+	}
+	return s.opt.Tenants.Take(token.Tenant), "the tokens of the tenant make too many calls together"
+}
+
+// mostOpen is how many calls of one token may be open at once, as those that follow something.
+const mostOpen = 2000
+
+// openOf is what an open call of a token counts in. The few of a tenant that has no more do not count among all: whoever has
+// taken those keeps nobody out.
+func (s *Server) openOf(token access.Token) []access.Share {
+	own := access.Share{Whose: " of the token " + string(token.ID), Most: s.opt.Open}
+	if token.Rights.Admin {
+		return []access.Share{own}
+	}
+	shares := []access.Share{own, {Whose: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}}
+	if s.open.Open(shares[1].Whose) >= max(1, s.opt.Open/20) {
+		shares = append(shares, access.Share{Most: 4 * s.opt.Open})
+	}
+	return shares
+}
+
+// slow turns a caller away who comes too often.
+func (q *request) slow(wait time.Duration, why string) {
+	seconds := int(wait/time.Second) + 1
+	q.Header().Set("Retry-After", strconv.Itoa(seconds))
+	q.fail(holt.Errorf(holt.TooMany, "%s", why).WithHint("come again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)), Status(holt.TooMany))
+}
+
+// TenantHeader says for which tenant an admin calls.
+const TenantHeader = "Holt-Tenant"
+
+// within confines a call to the tenant of its actor, or to the one that an admin names.
+func within(r *http.Request, a holt.Actor) (holt.Actor, error) {
+	if name := r.Header.Get(TenantHeader); name != "" {
+		tenant, err := holt.ParseTenant(name)
+		if err != nil {
+			return a, err
+		}
+		if !a.Admin() && tenant != a.Tenant {
+			return a, holt.Errorf(holt.Forbidden, "the token is not for another tenant").WithHint("leave %s out, or use a token with the scope admin", TenantHeader)
+		}
+		a.Tenant = tenant
+	}
+	return a, nil
+}
+
+// person lets in who comes over the unix socket: the person whose daemon it is, an admin.
+func (s *Server) person(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, err := within(r, holt.Actor{Tenant: holt.DefaultTenant})
+		if err != nil {
+			requestOf(r.Context()).fail(err, Status(holt.CodeOf(err)))
+			return
+		}
+		r = r.WithContext(holt.WithActor(r.Context(), actor))
+		requestOf(r.Context()).by = r.Context()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// cutWith ends what waits for a caller when ctx ends: the call's token may do nothing more.
+func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
+	done := make(chan struct{})
+	never := revoked(ctx, func() {
+		defer close(done)
+		if q.hijacked.Load() {
+			return // it sees to itself
+		}
+		q.body.Abandon() // a deadline alone ends no body that never pauses
+		_ = q.ctl.SetWriteDeadline(time.Now())
+	})
+	return func() bool {
+		if never() || holt.CodeOf(context.Cause(ctx)) != holt.Unauthenticated {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
+// revoked calls f when the token of a call may do nothing more; a connection that outlives the call's
+// context does not hear it otherwise.
+func revoked(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		if holt.CodeOf(context.Cause(ctx)) == holt.Unauthenticated {
+			f()
+		}
+	})
+}
+
+func (s *Server) authenticate(q *request, r *http.Request) (token access.Token, err error) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return token, holt.Errorf(holt.Unauthenticated, "a token is needed").
+			WithHint("send the header Authorization: Bearer TOKEN; the command line reads %s", holt.EnvToken)
+	}
+	if s.opt.Tokens == nil {
+		return token, holt.Errorf(holt.Unauthenticated, "this daemon has no tokens")
+	}
+	if token, err = s.opt.Tokens.Check(r.Context(), secret); err == nil {
+		q.token = token.ID
+	}
+	return token, err
+}
+
+// knownHost refuses names that someone else's DNS may have pointed here
+// (rebinding). IP addresses and localhost cannot be rebound.
+func (s *Server) knownHost(hostport string) bool {
+	host := withoutPort(hostport)
+	if host == "localhost" || net.ParseIP(host) != nil {
+		return true
+	}
+	for _, known := range s.opt.Hosts {
+		if strings.EqualFold(host, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func withoutPort(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+}
+
+// hostFlag is what --host would be for a call to hostport.
+func hostFlag(hostport string) string {
+	host := withoutPort(hostport)
+	if name, err := holt.ParseDomain(host); err == nil {
+		return name
+	}
+	if name, err := holt.ParseName(strings.ToLower(host)); err == nil {
+		return name
+	}
+	return "NAME"
+}
+
+// sameOrigin refuses what a page of another site makes a browser send, on
+// every door: a browser names the page's origin, programs send none.
+func sameOrigin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site, q := r.Header.Get("Sec-Fetch-Site"), requestOf(r.Context())
+		if q.origin != "" { // checked with its ticket
+			next.ServeHTTP(w, r)
+			return
+		}
+		if foreign(r) || site == "cross-site" || site == "same-site" {
+			q.fail(holt.Errorf(holt.Forbidden, "a page of another site made this call").
+				WithHint("the API takes no calls from other sites' pages"), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// foreign says that the call's Origin is not the host it was sent to.
+func foreign(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host)
+}
+
+// noSuchPath answers in JSON what http.ServeMux would answer in plain text.
+func noSuchPath(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			requestOf(r.Context()).pattern = pattern
+			mux.ServeHTTP(w, r)
+			return
+		}
+		q := requestOf(r.Context())
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); pattern != "" {
+				w.Header().Add("Allow", method)
+			}
+		}
+		if w.Header().Get("Allow") != "" {
+			q.fail(holt.Errorf(holt.InvalidArgument, "%s cannot be used on %s", clip(r.Method), clip(r.URL.Path)).
+				WithHint("the API is described at /docs"), http.StatusMethodNotAllowed)
+			return
+		}
+		q.fail(holt.Errorf(holt.NotFound, "no such path: %s", clip(r.URL.Path)).
+			WithHint("the API is described at /docs"), http.StatusNotFound)
+	})
+}

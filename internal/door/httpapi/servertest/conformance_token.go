@@ -1,0 +1,48 @@
+package servertest
+
+import (
+	"testing"
+
+	"holt"
+	"holt/internal/door/httpapi"
+)
+
+// tokenVerbs makes tokens, with the secret in the first answer alone.
+func tokenVerbs(t *testing.T, n httpapi.Nouns) {
+	ctx := t.Context()
+	before := len(Must(n.Tokens.List(ctx))(t))
+	c := newComputer(t, n, "einstein")
+	spec := holt.TokenSpec{Name: "ci", LifeMS: 3_600_000, Scopes: []holt.Scope{"read-only", holt.Scope("computer:" + string(c.ID)), "user:agent"}}
+	made := Must(n.Tokens.Create(ctx, spec, "one"))(t)
+	if made.Secret == "" || made.Name != "ci" || made.Tenant != holt.DefaultTenant || len(made.Scopes) != 3 || made.ExpiresAt == nil || made.ExpiresAt.Sub(made.CreatedAt).Hours() != 1 {
+		t.Errorf("made %+v", made.Token)
+	}
+	if again := Must(n.Tokens.Create(ctx, spec, "one"))(t); again.ID != made.ID || again.Secret != "" {
+		t.Errorf("a repeated call made %s and told the secret: %v", again.ID, again.Secret != "")
+	}
+	other := Must(n.Tokens.Create(ctx, holt.TokenSpec{Name: "ci"}, ""))(t)
+	if other.ID == made.ID || other.ExpiresAt != nil || other.Scopes == nil || len(other.Scopes) != 0 {
+		t.Errorf("made %+v", other.Token)
+	}
+	_, err := n.Tokens.Get(ctx, "ci")
+	WantCode(t, err, holt.Conflict)
+	if got := Must(n.Tokens.Get(ctx, string(made.ID)))(t); got.ID != made.ID || len(got.Scopes) != 3 {
+		t.Errorf("got %+v", got)
+	}
+	if all := Must(n.Tokens.List(ctx))(t); len(all) != before+2 {
+		t.Errorf("%d tokens", len(all)-before)
+	}
+	for range 2 {
+		fail(t, n.Tokens.Delete(ctx, string(made.ID), "two"))
+	}
+	WantCode(t, n.Tokens.Delete(ctx, string(made.ID), ""), holt.NotFound)
+	_, err = n.Tokens.Get(ctx, string(made.ID))
+	WantCode(t, err, holt.NotFound)
+	fail(t, n.Tokens.Delete(ctx, "ci", ""))
+	for scope, code := range map[holt.Scope]holt.Code{"repo:site": holt.Unsupported, "bucket:reports": holt.Unsupported, "everything": holt.InvalidArgument, "user:Root!": holt.InvalidArgument} {
+		_, err = n.Tokens.Create(ctx, holt.TokenSpec{Name: "bad", Scopes: []holt.Scope{scope}}, "")
+		WantCode(t, err, code)
+	}
+	_, err = n.Tokens.Create(ctx, holt.TokenSpec{}, "")
+	WantCode(t, err, holt.InvalidArgument)
+}

@@ -1,0 +1,95 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/internal/engine/machine"
+	"holt/internal/guest/fusectl"
+)
+
+const (
+	killWait  = 30 * time.Second       // for the kernel to tear a machine down
+	abortPoll = 100 * time.Millisecond // between attempts to help it
+)
+
+// kill ends a machine and returns when it is gone.
+//
+// SIGKILL alone may never be enough. A process that asks for a file of the
+// workspace, after its request was read and while nobody answers, cannot be killed; and if
+// it is a thread of the agent, it keeps /dev/fuse open and with it the
+// connection that it waits for. So the connection is aborted as well.
+func kill(p machine.Process) error {
+	h, err := p.Open()
+	if errors.Is(err, machine.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	connections := fuseConnections(p.PID) // cannot be read once the first thread has ended
+	if err := h.Signal(unix.SIGKILL); err != nil && !errors.Is(err, machine.ErrGone) {
+		return fmt.Errorf("kill machine: %w", err)
+	}
+	tick := time.NewTicker(abortPoll)
+	defer tick.Stop()
+	for end := time.Now().Add(killWait); time.Now().Before(end); {
+		for c := range connections {
+			err = errors.Join(err, fusectl.Abort(c))
+		}
+		select {
+		case <-h.Done():
+			return nil
+		case <-tick.C:
+			connections = fuseConnections(p.PID) // it may have mounted meanwhile
+		}
+	}
+	return holt.Errorf(holt.Timeout, "machine process %d was killed %v ago and is not gone: %w", p.PID, killWait, err)
+}
+
+// fuseConnections returns the numbers of the FUSE connections that are mounted
+// where that process lives and not here: the others are the host's.
+func fuseConnections(pid int) map[uint32]bool {
+	tables, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/mountinfo", pid)) // of any thread that still lives
+	theirs := map[uint32]bool{}
+	for _, path := range tables {
+		if b, err := os.ReadFile(path); err == nil {
+			addFuse(theirs, b)
+		}
+	}
+	ours := map[uint32]bool{}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	addFuse(ours, b)
+	for c := range ours {
+		delete(theirs, c)
+	}
+	return theirs
+}
+
+// addFuse adds the connections in a mount table: each has the number of its
+// file system's device, which has major number 0. See proc_pid_mountinfo(5).
+func addFuse(connections map[uint32]bool, mountinfo []byte) {
+	for line := range bytes.Lines(mountinfo) {
+		before, after, ok := bytes.Cut(line, []byte(" - "))
+		fields := bytes.Fields(before)
+		if !ok || !bytes.HasPrefix(after, []byte("fuse")) || bytes.HasPrefix(after, []byte("fusectl")) || len(fields) < 3 {
+			continue
+		}
+		minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
+		if n, err := strconv.ParseUint(string(minor), 10, 32); ok && err == nil {
+			connections[uint32(n)] = true
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt/internal/engine/machine"
+)
+
+const (
+	// bootDeadline bounds the test boot. With a working KVM it takes about 0.1 s.
+	bootDeadline = 3 * time.Second
+
+	debugExitPort  = 0xf4
+	debugExitValue = 0x2a
+	// debugExitStatus is what QEMU exits with when a guest writes the value to
+	// the port of its isa-debug-exit device: (value << 1) | 1.
+	debugExitStatus = debugExitValue<<1 | 1
+)
+
+// bootSector is a disk whose first sector the firmware loads and jumps to, in
+// 16-bit real mode. It writes one byte to the debug-exit port, which ends QEMU.
+func bootSector() []byte {
+	sector := make([]byte, 512)
+	copy(sector, []byte{
+		0xba, debugExitPort, 0x00, // mov dx, port
+		0xb0, debugExitValue, // mov al, value
+		0xee,       // out dx, al
+		0xfa,       // cli
+		0xf4,       // hlt
+		0xeb, 0xfd, // jmp to hlt
+	})
+	sector[510], sector[511] = 0x55, 0xaa // the mark of a bootable disk
+	return sector
+}
+
+// bootProbe boots the sector and says why that did not work. It returns within
+// a second of the deadline, whatever QEMU does: a process that hangs in the
+// kernel under KVM and cannot even be killed is left behind.
+func bootProbe(ctx context.Context, binary string, accel machine.Acceleration) error {
+	dir, err := os.MkdirTemp("", "holt-probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	disk := filepath.Join(dir, "boot.img")
+	if err := os.WriteFile(disk, bootSector(), 0o600); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, binary,
+		"-machine", "pc,accel="+string(accel), "-m", "16", "-nodefaults", "-no-user-config",
+		"-display", "none", "-no-reboot",
+		"-device", fmt.Sprintf("isa-debug-exit,iobase=%#x,iosize=1", debugExitPort),
+		"-drive", "if=ide,format=raw,file="+disk)
+	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second / 2
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	// The buffer is read only if Wait has returned and so nobody writes to it.
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended:
+		case <-time.After(time.Second):
+			return fmt.Errorf("it hangs and cannot be killed")
+		}
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == debugExitStatus:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("it was not done after %v", bootDeadline)
+	}
+	return fmt.Errorf("QEMU ended otherwise (%v): %s", err, strings.TrimSpace(said.String()))
+}

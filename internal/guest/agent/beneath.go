@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+)
+
+// errLeaves says that a path, or a symbolic link on it, leads out of the directory that a caller cannot leave.
+var errLeaves = errors.New("a symbolic link escapes the workspace")
+
+// reach is what a path names, or will, in a directory that is not left on the way: whoever changes links meanwhile, what
+// is done by its path is done in there.
+type reach struct {
+	path string // by a descriptor of the directory that has its last name
+	ways []int  // descriptors from the top down
+}
+
+// reach finds a path of the arguments; follow: also where its last name leads, if that is a symbolic link. It is ended by end.
+func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
+	if a.Beneath == "" {
+		at := string(path)
+		if follow {
+			var err error
+			if at, err = followLinks(at); err != nil {
+				return nil, err
+			}
+		}
+		return &reach{path: at}, nil
+	}
+	top := strings.TrimRight(string(a.Beneath), "/")
+	inside, ok := strings.CutPrefix(strings.TrimRight(string(path), "/")+"/", top+"/")
+	if !ok {
+		return nil, errLeaves
+	}
+	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &reach{ways: []int{fd}}
+	name, err := r.walk(top, strings.Split(strings.TrimRight(inside, "/"), "/"), follow)
+	if err != nil {
+		r.end()
+		return nil, err
+	}
+	r.path = fmt.Sprintf("/proc/self/fd/%d/%s", r.at(), name)
+	return r, nil
+}
+
+// walk goes down by names and returns the last, which is in the directory that was reached.
+func (r *reach) walk(top string, names []string, follow bool) (last string, err error) {
+	links := 0
+	for len(names) > 0 {
+		name := names[0]
+		names = names[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			if len(r.ways) == 1 {
+				return "", errLeaves
+			}
+			r.up()
+			continue
+		}
+		if len(names) == 0 && !follow {
+			return name, nil
+		}
+		fd, err := unix.Openat(r.at(), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT && len(names) == 0 {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		r.ways = append(r.ways, fd)
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return "", err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			if len(names) == 0 {
+				r.up()
+				return name, nil
+			}
+			continue
+		}
+		var buf [unix.PathMax]byte
+		n, err := unix.Readlinkat(fd, "", buf[:])
+		if r.up(); err != nil {
+			return "", err
+		}
+		if links++; links > mostFollowed {
+			return "", unix.ELOOP
+		}
+		target := string(buf[:n])
+		if strings.HasPrefix(target, "/") {
+			inside, ok := strings.CutPrefix(target, top)
+			if !ok || inside != "" && inside[0] != '/' {
+				return "", errLeaves
+			}
+			for len(r.ways) > 1 {
+				r.up()
+			}
+			target = inside
+		}
+		names = append(strings.Split(target, "/"), names...)
+	}
+	return ".", nil
+}
+
+func (r *reach) at() int { return r.ways[len(r.ways)-1] }
+
+// up closes the directory that was reached last.
+func (r *reach) up() {
+	unix.Close(r.at())
+	r.ways = r.ways[:len(r.ways)-1]
+}
+
+func (r *reach) end() {
+	for len(r.ways) > 0 {
+		r.up()
+	}
+}
+
+// makeParents makes the directories above a path that are missing, each where the one before it is.
+func (a fileArgs) makeParents(user *account) error {
+	path := string(a.Path)
+	for i := len(a.Beneath) + 1; i < len(path); i++ {
+		if path[i] != '/' {
+			continue
+		}
+		r, err := a.reach(holt.OSString(path[:i]), true)
+		if err != nil {
+			return err
+		}
+		err = mkdir(r.path, 0o755, user, false)
+		if info, seen := os.Stat(r.path); seen == nil && info.IsDir() {
+			err = nil
+		}
+		if r.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package mount
+
+import (
+	"syscall"
+
+	"holt/internal/workspace"
+)
+
+// seekBlock is the unit in which a mount shows data and holes, bytes: a byte
+// that was written makes its block data, as on ext4. Programs that find out the
+// unit for themselves find this one; the workspace itself knows each byte.
+const seekBlock = 4096
+
+// mostSeeks is how many blocks with data and a hole one request looks at. Holes
+// after more are not looked for: the end counts as the next.
+const mostSeeks = 1000
+
+// seekBlocks finds data or a hole at or after off in a file of size bytes, by
+// blocks; seek finds them by bytes.
+func seekBlocks(seek func(off int64, whence uint32) (int64, error), size, off int64, whence uint32) (int64, error) {
+	if off < 0 || off >= size {
+		return 0, syscall.ENXIO
+	}
+	at := off &^ (seekBlock - 1)
+	if whence == workspace.SeekData {
+		found, err := seek(at, workspace.SeekData)
+		return max(off, found&^(seekBlock-1)), err
+	}
+	for range mostSeeks {
+		data, err := seek(at, workspace.SeekData)
+		if err == syscall.ENXIO || err == nil && data >= at+seekBlock {
+			return min(max(off, at), size), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		hole, err := seek(data, workspace.SeekHole)
+		if err != nil {
+			return 0, err
+		}
+		if at = (hole + seekBlock - 1) &^ (seekBlock - 1); at >= size {
+			break
+		}
+	}
+	return size, nil
+}

@@ -1,0 +1,93 @@
+package upload
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/internal/hosterror"
+)
+
+// What a tenant has declared, come or not, may be half of what the disk has free without its own uploads; and what has come of all
+// tenants three quarters of what the disk has free without uploads. So what a tenant has promised takes nothing from others, and
+// what one has sent leaves them room: half of half.
+
+// lookEvery is how many bytes are added between two looks at how much room there is.
+const lookEvery = 16 << 20
+
+// declarable is how many bytes a tenant's uploads may be declared to have together.
+func (s *Store) declarable(ctx context.Context, tenant string) (int64, error) {
+	free, all, err := s.disk()
+	if err != nil {
+		return 0, err
+	}
+	mine, err := s.table.list(ctx, `WHERE tenant = ? AND file = ''`, tenant)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range mine {
+		free += all[string(r.ID)]
+	}
+	return free / 2, nil
+}
+
+// room is how many bytes may come now.
+func (s *Store) room() (int64, error) {
+	free, all, err := s.disk()
+	var come int64
+	for _, n := range all {
+		come += n
+	}
+	return (free+come)/4*3 - come, err
+}
+
+// disk returns how many bytes are free, and how many each upload takes.
+func (s *Store) disk() (free int64, all map[string]int64, err error) {
+	if s.cfg.Free != nil {
+		free, err = s.cfg.Free()
+	} else {
+		var st unix.Statfs_t
+		err = unix.Statfs(s.cfg.Dir, &st)
+		free = int64(st.Bavail) * st.Bsize
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("look for room for uploads: %w", err)
+	}
+	entries, err := os.ReadDir(s.cfg.Dir)
+	if err != nil {
+		return 0, nil, hosterror.Full(err)
+	}
+	all = map[string]int64{}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil { // or it has gone
+			all[e.Name()] = info.Size()
+		}
+	}
+	return free, all, nil
+}
+
+// rooms asks for room for what is added, now and then.
+type rooms struct {
+	s    *Store
+	left int64
+}
+
+// take wants room for n bytes more. OutOfSpace.
+func (r *rooms) take(n int64) error {
+	if n > r.left {
+		room, err := r.s.room()
+		if err != nil {
+			return err
+		}
+		if n > room {
+			return holt.Errorf(holt.OutOfSpace, "the disk has no room for more uploads").
+				WithHint("go on at its offset when others are committed or given up; three quarters of the free room of the disk with the data directory are for uploads")
+		}
+		r.left = min(room, lookEvery)
+	}
+	r.left -= n
+	return nil
+}
