@@ -19,7 +19,7 @@ import (
 )
 
 // screenWait bounds how long a test waits for what a terminal must show.
-const screenWait = 10 * time.Minute
+const screenWait = 2 * time.Minute
 
 // person is somebody at a terminal in which the command runs.
 type person struct {

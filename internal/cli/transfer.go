@@ -245,7 +245,7 @@ func (a *app) reportTransfer(verb string, r holt.TransferReport, refused refusal
 		a.say("holt: left out %s", visible(one))
 	}
 	if refused.N > 0 {
-		defer a.say("holt: the file system does not support %d files or attributes; everything else was copied\nhint: use a file system with larger files and attributes, such as XFS", refused.N)
+		defer a.say("holt: files and attributes that the file system does not support: %d; everything else was copied\nhint: use a file system with larger files and attributes, such as XFS", refused.N)
 	}
 	var status error
 	if refused.N > 0 || not.lost > 0 {

@@ -111,7 +111,7 @@ func TestExportRefused(t *testing.T) {
 	}
 	defer syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was)
 	screen, status := onTerminal(t, d, "", "workspace", "export", "w", to)
-	for _, want := range []string{"exported ", "left out a␊b: file too large", "does not take 1 of", "hint: "} {
+	for _, want := range []string{"exported ", "left out a␊b: file too large", "does not support: 1; everything else", "hint: "} {
 		if !strings.Contains(screen, want) || status != 1 {
 			t.Errorf("status %d, without %q: %q", status, want, screen)
 		}
