@@ -61,7 +61,6 @@ var (
 	changeComputer = Need{On: Computer, Change: true}
 	asRoot         = Need{On: Computer, User: "=root"} // to read what belongs to root
 	changeAsRoot   = Need{On: Computer, User: "=root", Change: true}
-	readTenant     = Need{On: Tenant}
 	changeTenant   = Need{On: Tenant, Change: true}
 )
 
