@@ -129,7 +129,7 @@ func (a *attachment) once(ctx context.Context) error {
 func (a *attachment) broken(ctx context.Context, err error) error {
 	if websocket.CloseStatus(err) == websocket.StatusGoingAway {
 		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended while a client was attached").
-			WithHint("the terminal goes on; attach again when the daemon is back"), false}
+			WithHint("the terminal keeps running; attach again when the daemon is back"), false}
 	}
 	return a.c.broken(ctx, err)
 }
@@ -176,7 +176,7 @@ func (a *attachment) output(r io.Reader) error {
 		n, err := r.Read(buf)
 		if n > 0 {
 			if a.next < 0 || a.next > math.MaxInt64-int64(n) {
-				return holt.Errorf(holt.Corrupt, "a terminal's output came before it was attached to")
+				return holt.Errorf(holt.Corrupt, "the daemon sent output of a terminal before it confirmed the attach")
 			}
 			e := holt.TerminalEvent{Kind: holt.TerminalOutput, Offset: a.next, Data: buf[:n]}
 			a.next += int64(n)
@@ -200,11 +200,11 @@ func (a *attachment) news(r io.Reader) error {
 	}
 	var e holt.TerminalEvent
 	if len(body) > mostNews || json.Unmarshal(body, &e) != nil {
-		return holt.Errorf(holt.Corrupt, "an event of the terminal cannot be read")
+		return holt.Errorf(holt.Corrupt, "the daemon sent an invalid terminal event")
 	}
 	if e.Kind == holt.TerminalError {
 		if e.Error == nil || e.Error.Code == "" {
-			return holt.Errorf(holt.Unavailable, "the daemon sent an error that cannot be read")
+			return holt.Errorf(holt.Unavailable, "the daemon sent an invalid error")
 		}
 		return e.Error
 	}
@@ -240,7 +240,7 @@ func (a *attachment) heed(e holt.TerminalEvent) error {
 		ok = e.Terminal != nil
 	}
 	if !ok {
-		return holt.Errorf(holt.Corrupt, "an event of the terminal (%s) cannot be right", e.Kind)
+		return holt.Errorf(holt.Corrupt, "the daemon sent an invalid terminal event (%s)", e.Kind)
 	}
 	return nil
 }

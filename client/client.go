@@ -196,7 +196,7 @@ func join(segments ...string) string {
 func checkPath(p string) error {
 	for s := range strings.SplitSeq(p[1:], "/") {
 		if s == "" || s == "." || s == ".." {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot be a name", s).
+			return holt.Errorf(holt.InvalidArgument, "invalid name %q", s).
 				WithHint("names are 1 to 63 characters a-z, 0-9 and -, and neither start nor end with -")
 		}
 	}
@@ -296,8 +296,8 @@ func (c *Client) once(ctx context.Context, k call, out any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber() // what has no type may be a 64-bit integer
 	if err := dec.Decode(out); err != nil {
-		return holt.Errorf(holt.Internal, "the daemon's answer is not what was asked for: %w", err).
-			WithHint("are the command and the daemon of the same version? see holt version")
+		return holt.Errorf(holt.Internal, "the daemon's answer is invalid: %w", err).
+			WithHint("compare the versions of command and daemon: holt version")
 	}
 	return nil
 }

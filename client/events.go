@@ -71,7 +71,7 @@ func (f *eventFollower) once(ctx context.Context) error {
 	case err == nil && !f.q.Follow:
 		return nil
 	case err == nil:
-		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended while events were followed").WithHint("follow them again when it is back"), false}
+		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended while this command followed events").WithHint("follow them again when it is back"), false}
 	case holt.CodeOf(err) != holt.Internal:
 		return err // the server's
 	}
@@ -84,7 +84,7 @@ func (f *eventFollower) event(name string, data []byte) error {
 	}
 	var e holt.Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return holt.Errorf(holt.Corrupt, "an event cannot be read: %w", err)
+		return holt.Errorf(holt.Corrupt, "the daemon sent an invalid event: %w", err)
 	}
 	f.q.After = e.ID
 	f.failed = f.emit(e)

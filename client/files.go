@@ -57,7 +57,7 @@ func (n Files) Pages(ctx context.Context, of, path string) iter.Seq2[[]holt.File
 		for {
 			page, err := n.List(ctx, of, path, spec)
 			if err == nil && page.Next == spec.Cursor && page.Next != "" {
-				err = holt.Errorf(holt.Corrupt, "the daemon lists a page of %s twice", path)
+				err = holt.Errorf(holt.Corrupt, "the daemon listed a page of %s twice", path)
 			}
 			if err != nil {
 				yield(nil, err)

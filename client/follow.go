@@ -92,8 +92,8 @@ func (f *follower) once(ctx context.Context) error {
 	case errors.Is(context.Cause(ctx), errSilent):
 		return &lostError{holt.Errorf(holt.Unavailable, "%w", errSilent), false}
 	case err == nil:
-		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended while the run was followed").
-			WithHint("the run goes on; follow it again when the daemon is back"), false}
+		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended while this command followed the run").
+			WithHint("the run continues; follow it again when the daemon is back"), false}
 	case holt.CodeOf(err) != holt.Internal:
 		return err // the server's
 	}
@@ -109,10 +109,10 @@ func (f *follower) event(name string, data []byte) error {
 	}
 	var e holt.RunEvent
 	if err := json.Unmarshal(data, &e); err != nil {
-		return holt.Errorf(holt.Corrupt, "an event of the run cannot be read: %w", err)
+		return holt.Errorf(holt.Corrupt, "the daemon sent an invalid event of the run: %w", err)
 	}
 	if e.Offset < 0 || e.Dropped < 0 || e.Dropped > math.MaxInt64-e.Offset-int64(len(e.Data)) {
-		return holt.Errorf(holt.Corrupt, "an event of the run lies nowhere: %d bytes and %d dropped at %d", len(e.Data), e.Dropped, e.Offset)
+		return holt.Errorf(holt.Corrupt, "the daemon sent an event of the run with invalid offsets: %d bytes and %d dropped at %d", len(e.Data), e.Dropped, e.Offset)
 	}
 	f.heard = true
 	end := e.Offset + int64(len(e.Data)) + e.Dropped
@@ -144,7 +144,7 @@ func (f *follower) event(name string, data []byte) error {
 func streamError(data []byte) error {
 	var e holt.Error
 	if err := json.Unmarshal(data, &e); err != nil || e.Code == "" {
-		return holt.Errorf(holt.Unavailable, "the daemon sent an error that cannot be read")
+		return holt.Errorf(holt.Unavailable, "the daemon sent an invalid error")
 	}
 	return &e
 }

@@ -61,7 +61,7 @@ func (n History) Diff(ctx context.Context, ref string, spec holt.DiffSpec, fn fu
 	for lines.Scan() {
 		var c holt.Change
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return holt.Errorf(holt.Unavailable, "the daemon sent a change that cannot be read: %w", err)
+			return holt.Errorf(holt.Unavailable, "the daemon sent an invalid change: %w", err)
 		}
 		if err := fn(c); err != nil {
 			return err

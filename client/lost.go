@@ -30,7 +30,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return holt.Errorf(holt.Timeout, "the daemon did not answer in time: %w", ctx.Err())
 		}
-		return holt.Errorf(holt.Unavailable, "the call was given up: %w", ctx.Err())
+		return holt.Errorf(holt.Unavailable, "the call was cancelled: %w", ctx.Err())
 	}
 	if refused := c.distrusted(err); refused != nil {
 		return refused
@@ -39,10 +39,10 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	dial := errors.As(err, &op) && op.Op == "dial"
 	if dial {
 		return &lostError{holt.Errorf(holt.Unavailable, "no daemon answers at %s: %w", c.place, op.Err).
-			WithHint("holt up starts one; %s, %s and %s say where it is", holt.EnvDataDir, holt.EnvSocket, holt.EnvServer), true}
+			WithHint("start one with holt up, or set %s, %s or %s to reach another", holt.EnvDataDir, holt.EnvSocket, holt.EnvServer), true}
 	}
 	return &lostError{holt.Errorf(holt.Unavailable, "the connection to the daemon broke: %w", err).
-		WithHint("if it was restarted, try again; holt doctor says more"), false}
+		WithHint("if the daemon was restarted, try again; otherwise see holt doctor"), false}
 }
 
 // wait paces the attempts of one call. The zero value is a call that was not
@@ -81,8 +81,8 @@ func decodeError(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, mostError))
 	var e holt.Error
 	if err != nil || json.Unmarshal(data, &e) != nil || e.Code == "" {
-		return holt.Errorf(holt.Unavailable, "what answered is not a holt daemon (HTTP status %d)", resp.StatusCode).
-			WithHint("is the address right, with http:// or https:// as the server speaks, and is there a proxy between?")
+		return holt.Errorf(holt.Unavailable, "the server that answered is not a holt daemon (HTTP status %d)", resp.StatusCode).
+			WithHint("check the address, http:// or https://, and any proxy in between")
 	}
 	return &e
 }

@@ -130,7 +130,7 @@ func (p *portConn) next() error {
 			return m.Error
 		}
 	}
-	return holt.Errorf(holt.Corrupt, "a message of the connection cannot be read")
+	return holt.Errorf(holt.Corrupt, "the daemon sent an invalid message on the connection")
 }
 
 // drain hears how the connection ends when all was read.
@@ -150,7 +150,7 @@ func (p *portConn) broken(err error) error {
 	case p.ctx.Err() != nil:
 		return holt.Errorf(holt.Unavailable, "the connection was closed")
 	case websocket.CloseStatus(err) == websocket.StatusGoingAway:
-		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended, and the connection with it").
+		return &lostError{holt.Errorf(holt.Unavailable, "the daemon ended and closed the connection").
 			WithHint("connect again when it is back"), false}
 	}
 	return p.c.broken(p.ctx, err)
@@ -161,7 +161,7 @@ func (p *portConn) Write(b []byte) (n int, err error) {
 	defer p.mu.Unlock()
 	for n < len(b) && err == nil {
 		if p.ended {
-			return n, holt.Errorf(holt.InvalidArgument, "nothing is sent behind the end")
+			return n, holt.Errorf(holt.InvalidArgument, "cannot write: the sending side is closed")
 		}
 		piece := b[n:min(len(b), n+typedPiece)]
 		if err = p.conn.Write(p.ctx, websocket.MessageBinary, piece); err == nil {

@@ -22,7 +22,7 @@ func trust(opt Options) (*tls.Config, error) {
 			pool = x509.NewCertPool() // a machine without any
 		}
 		if !pool.AppendCertsFromPEM(opt.CA) {
-			return nil, holt.Errorf(holt.InvalidArgument, "there is no certificate in what was given for the server's").
+			return nil, holt.Errorf(holt.InvalidArgument, "the server certificate file contains no certificate").
 				WithHint("give a PEM file, with -----BEGIN CERTIFICATE-----")
 		}
 		cfg.RootCAs = pool
@@ -32,15 +32,15 @@ func trust(opt Options) (*tls.Config, error) {
 	}
 	want, err := hex.DecodeString(strings.ReplaceAll(opt.Fingerprint, ":", ""))
 	if err != nil || len(want) != sha256.Size {
-		return nil, holt.Errorf(holt.InvalidArgument, "%q is no fingerprint", opt.Fingerprint).
-			WithHint("it is a SHA-256, 64 hexadecimal digits: openssl x509 -noout -fingerprint -sha256 -in CERTIFICATE")
+		return nil, holt.Errorf(holt.InvalidArgument, "%q is not a fingerprint", opt.Fingerprint).
+			WithHint("use the SHA-256, 64 hexadecimal digits: openssl x509 -noout -fingerprint -sha256 -in CERTIFICATE")
 	}
 	cfg.InsecureSkipVerify = true // what is verified instead is that it is this very certificate
 	cfg.VerifyConnection = func(s tls.ConnectionState) error {
 		is := sha256.Sum256(s.PeerCertificates[0].Raw)
 		if subtle.ConstantTimeCompare(is[:], want) != 1 {
-			return holt.Errorf(holt.Unauthenticated, "the server shows another certificate, with the fingerprint %s", hex.EncodeToString(is[:])).
-				WithHint("if that is meant to be so, give its fingerprint")
+			return holt.Errorf(holt.Unauthenticated, "the server's certificate has a different fingerprint: %s", hex.EncodeToString(is[:])).
+				WithHint("if the certificate was replaced on purpose, use this fingerprint")
 		}
 		return nil
 	}
@@ -56,9 +56,9 @@ func (c *Client) distrusted(err error) error {
 		return own
 	case errors.As(err, &verify):
 		return holt.Errorf(holt.Unauthenticated, "the certificate of %s is not trusted: %w", c.place, verify.Err).
-			WithHint("if it is the server's own: holt context add NAME --replace --ca-file FILE, or --fingerprint SHA256; or %s", holt.EnvCAFile)
+			WithHint("if the server signed it itself: holt context add NAME --replace --ca-file FILE, or --fingerprint SHA256; or %s", holt.EnvCAFile)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return holt.Errorf(holt.Unavailable, "what answers at %s speaks no TLS", c.place).WithHint("is it http://, or another port?")
+		return holt.Errorf(holt.Unavailable, "the server at %s does not speak TLS", c.place).WithHint("use http://, or another port")
 	}
 	return nil
 }

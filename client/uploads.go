@@ -66,7 +66,7 @@ func (n Uploads) Append(ctx context.Context, id holt.UploadID, offset int64, sum
 func checksumOf(sum string) (string, error) {
 	raw, err := hex.DecodeString(sum)
 	if err != nil || len(raw) != 32 {
-		return "", holt.Errorf(holt.InvalidArgument, "%q is no SHA-256", holt.Clip(sum, 80))
+		return "", holt.Errorf(holt.InvalidArgument, "%q is not a SHA-256", holt.Clip(sum, 80))
 	}
 	return "sha256 " + base64.StdEncoding.EncodeToString(raw), nil
 }
@@ -112,7 +112,7 @@ func (n Uploads) send(ctx context.Context, u holt.Upload, file io.ReaderAt, pass
 		at, err := n.Append(ctx, u.ID, u.Offset, "", piece)
 		if err == nil {
 			if at.Offset == u.Offset {
-				return u, holt.Errorf(holt.Conflict, "the file became shorter while it was sent")
+				return u, holt.Errorf(holt.Conflict, "the file was truncated while it was sent")
 			}
 			u, w = at, wait{}
 			continue

@@ -46,7 +46,7 @@ type (
 // Parse checks that a checkpoint is named, and cleans paths.
 func (in *WorkspaceRestore) Parse() error {
 	if in.Body.Checkpoint == "" {
-		return holt.Errorf(holt.InvalidArgument, "no checkpoint is named").WithHint("list the checkpoints, and give the name of one")
+		return holt.Errorf(holt.InvalidArgument, "the name of the checkpoint is missing").WithHint("list the checkpoints and use the name of one")
 	}
 	return cleanAll(&in.Body.Paths)
 }

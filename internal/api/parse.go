@@ -125,9 +125,9 @@ func CleanPath(p string) (string, error) {
 	case !strings.HasPrefix(p, "/"):
 		return "", holt.Errorf(holt.InvalidArgument, "%q is not an absolute path", holt.Clip(p, 256)).WithHint("begin it with /")
 	case strings.ContainsRune(p, 0):
-		return "", holt.Errorf(holt.InvalidArgument, "a path cannot hold a NUL byte").WithHint("no name on Linux holds one")
+		return "", holt.Errorf(holt.InvalidArgument, "the path contains a NUL byte").WithHint("Linux does not allow it in names")
 	case len(p) > 4096:
-		return "", holt.Errorf(holt.InvalidArgument, "a path of %d bytes is too long", len(p)).WithHint("Linux takes at most 4096 bytes")
+		return "", holt.Errorf(holt.InvalidArgument, "the path is too long: %d bytes", len(p)).WithHint("the maximum is 4096 bytes")
 	}
 	return path.Clean(p), nil
 }

@@ -33,7 +33,7 @@ func check(p api.Preconditions, etag string) error {
 }
 
 func notThat(sentence string) error {
-	return answer{holt.Errorf(holt.Conflict, "%s", sentence).WithHint("read it again: somebody has changed it since; nothing was written"), http.StatusPreconditionFailed}
+	return answer{holt.Errorf(holt.Conflict, "%s", sentence).WithHint("the file has changed since you read it, and nothing was written; read it again"), http.StatusPreconditionFailed}
 }
 
 // editing are the files that are being replaced under conditions, so that of several who replace what they have all read one wins.
@@ -102,7 +102,7 @@ func (s fileRoutes) writeIf(ctx context.Context, ref, file string, spec holt.Wri
 		case err != nil:
 			return err
 		case info.Kind != "file":
-			return holt.Errorf(holt.InvalidArgument, "%s is a %s, which has no ETag", clip(file), info.Kind).WithHint("name the file that it leads to")
+			return holt.Errorf(holt.InvalidArgument, "%s is a %s and has no ETag", clip(file), info.Kind).WithHint("use the path of the file that it points to")
 		}
 		return check(p, info.ETag())
 	}

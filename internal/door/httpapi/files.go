@@ -49,7 +49,7 @@ func (s fileRoutes) writable() {
 	})
 	bind(s.Server, s.calls.Symlink, func(ctx context.Context, in *api.MakeLink) (holt.FileInfo, error) {
 		if strings.ContainsRune(string(in.Body.Target), 0) {
-			return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "a link cannot hold a NUL byte")
+			return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "the link target contains a NUL byte")
 		}
 		return s.nouns.Symlink(ctx, in.Ref(), in.Body, in.Key)
 	})
@@ -101,7 +101,7 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 		return nil, err
 	}
 	if info.Kind == "dir" {
-		return nil, holt.Errorf(holt.InvalidArgument, "%s is a directory", clip(in.Path)).WithHint("…/files lists it, …/files/tar sends all of it")
+		return nil, holt.Errorf(holt.InvalidArgument, "%s is a directory", clip(in.Path)).WithHint("use …/files to list it, …/files/tar to get all of it")
 	}
 	q := requestOf(ctx)
 	header := q.Header()
@@ -133,7 +133,7 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 		exact := &exactWriter{w: w, left: want.n}
 		err := s.nouns.Read(ctx, in.Ref(), in.Path, want.off, want.n, exact)
 		if err == nil && exact.left > 0 {
-			err = holt.Errorf(holt.Conflict, "%s became shorter while it was read", clip(in.Path))
+			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", clip(in.Path))
 		}
 		return err
 	}), nil
@@ -169,7 +169,7 @@ type exactWriter struct {
 
 func (e *exactWriter) Write(p []byte) (int, error) {
 	if e.left >= 0 && int64(len(p)) > e.left {
-		return 0, holt.Errorf(holt.Internal, "more bytes than were asked for")
+		return 0, holt.Errorf(holt.Internal, "the file has more bytes than the request asked for")
 	}
 	n, err := e.w.Write(p)
 	if e.left >= 0 {
@@ -195,14 +195,14 @@ func parseRange(s string, size int64) (part span, ok bool, err error) {
 	switch {
 	case first == "" && errTo == nil: // the last so many bytes
 		if to == 0 {
-			return span{}, false, fmt.Errorf("the range %s holds no byte", s)
+			return span{}, false, fmt.Errorf("the range %s is empty", s)
 		}
 		n := min(int64(to), size)
 		return span{size - n, n}, true, nil
 	case errFrom != nil || (last != "" && (errTo != nil || to < from)):
 		return span{}, false, nil
 	case int64(from) >= size:
-		return span{}, false, fmt.Errorf("the range %s lies behind the end of %d bytes", s, size)
+		return span{}, false, fmt.Errorf("the range %s starts after the end of the file (%d bytes)", s, size)
 	case last == "":
 		return span{int64(from), size - int64(from)}, true, nil
 	}

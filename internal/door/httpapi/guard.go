@@ -13,70 +13,81 @@ import (
 	"holt/internal/access"
 )
 
-// public says which pages a browser may fetch without a token: they describe
-// the API and hold nothing of anyone's.
+// public reports whether a page needs no token: those that describe the API.
 func public(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/docs" || r.URL.Path == "/openapi.json")
 }
 
-// guard lets in who may come over TCP. A token is asked of everyone, from
-// loopback too: other users and guests of this host can reach loopback.
+// guard admits calls over TCP. Every caller needs a token, on loopback too: other users and guests of this host reach loopback.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r.Context())
 		if !s.knownHost(r.Host) {
-			q.fail(holt.Errorf(holt.Forbidden, "this server is not %q", clip(r.Host)).
-				WithHint("start the daemon with --host %s, which says that the name is its own, or call it by an IP address", hostFlag(r.Host)), http.StatusForbidden)
+			q.refuse(holt.Errorf(holt.Forbidden, "the host name %q is not a name of this server", clip(r.Host)).
+				WithHint("start the daemon with --host %s, or use an IP address", hostFlag(r.Host)))
 			return
 		}
-		if !public(r) {
-			token, err := s.authenticate(q, r) // first: whoever else comes from there, a valid token counts
-			if err != nil {
-				if holt.CodeOf(err) == holt.Unauthenticated {
-					if wait := s.opt.Failures.Take(holt.Source(q.remote)); wait > 0 {
-						q.slow(wait, "from here too many came without a valid token")
-						return
-					}
-				}
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				q.fail(err, Status(holt.CodeOf(err)))
-				return
-			}
-			q.by = holt.WithActor(r.Context(), token.Actor())
-			if wait, why := s.mayCall(token); wait > 0 {
-				q.often = true
-				q.slow(wait, why)
-				return
-			}
-			leave, err := s.open.Enter(s.openOf(token)...)
-			if err != nil {
-				q.often = true
-				q.fail(err, Status(holt.CodeOf(err)))
-				return
-			}
-			defer leave()
-			actor, err := within(r, token.Actor())
-			if err != nil {
-				q.fail(err, Status(holt.CodeOf(err)))
-				return
-			}
-			ctx, end := s.opt.Tokens.Hold(holt.WithActor(r.Context(), actor), token)
-			defer end()
-			q.by = ctx
-			cut := q.cutWith(ctx)
-			defer func() {
-				if cut() {
-					panic(http.ErrAbortHandler) // net/http closes the connection, of which no more calls can be made
-				}
-			}()
-			r = r.WithContext(ctx)
+		if public(r) {
+			next.ServeHTTP(w, r)
+			return
 		}
-		next.ServeHTTP(w, r)
+		token, err := s.authenticate(q, r)
+		if err != nil {
+			s.unauthenticated(q, err)
+			return
+		}
+		q.by = holt.WithActor(r.Context(), token.Actor())
+		leave, admitted := s.admit(q, token)
+		if !admitted {
+			q.often = true
+			return
+		}
+		defer leave()
+		actor, err := within(r, token.Actor())
+		if err != nil {
+			q.refuse(err)
+			return
+		}
+		ctx, end := s.opt.Tokens.Hold(holt.WithActor(r.Context(), actor), token)
+		defer end()
+		q.by = ctx
+		cut := q.cutWith(ctx)
+		defer func() {
+			if cut() {
+				panic(http.ErrAbortHandler) // closes the connection: the next call on it would fail
+			}
+		}()
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// mayCall says how long a token has to wait that calls too often, alone or with the others of its tenant: each makes
-// as many as it likes.
+// unauthenticated answers a call without a valid token, of which each address has a limited number.
+func (s *Server) unauthenticated(q *request, err error) {
+	if holt.CodeOf(err) == holt.Unauthenticated {
+		if wait := s.opt.Failures.Take(holt.Source(q.remote)); wait > 0 {
+			q.slow(wait, "this address made too many calls without a valid token")
+			return
+		}
+	}
+	q.Header().Set("WWW-Authenticate", "Bearer")
+	q.refuse(err)
+}
+
+// admit counts a call of a token until leave is called, or answers it: the token or its tenant calls too often, or has too
+// many open calls.
+func (s *Server) admit(q *request, token access.Token) (leave func(), admitted bool) {
+	if wait, why := s.mayCall(token); wait > 0 {
+		q.slow(wait, why)
+		return nil, false
+	}
+	leave, err := s.open.Enter(s.openOf(token)...)
+	if err != nil {
+		q.refuse(err)
+	}
+	return leave, err == nil
+}
+
+// mayCall returns how long a token must wait because it, or all tokens of its tenant together, make too many calls.
 func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
 	if wait = s.opt.Calls.Take(string(token.ID)); wait > 0 || token.Rights.Admin {
 		return wait, "the token makes too many calls"
@@ -87,8 +98,8 @@ func (s *Server) mayCall(token access.Token) (wait time.Duration, why string) {
 // mostOpen is how many calls of one token may be open at once, as those that follow something.
 const mostOpen = 2000
 
-// openOf is what an open call of a token counts in. The few of a tenant that has no more do not count among all: whoever has
-// taken those keeps nobody out.
+// openOf returns the counts that an open call of a token is part of. The first few calls of a tenant do not count in the sum
+// of all tenants, so that no tenant can keep others out.
 func (s *Server) openOf(token access.Token) []access.Share {
 	own := access.Share{Whose: " of the token " + string(token.ID), Most: s.opt.Open}
 	if token.Rights.Admin {
@@ -101,14 +112,14 @@ func (s *Server) openOf(token access.Token) []access.Share {
 	return shares
 }
 
-// slow turns a caller away who comes too often.
+// slow refuses a call that comes too soon.
 func (q *request) slow(wait time.Duration, why string) {
 	seconds := int(wait/time.Second) + 1
 	q.Header().Set("Retry-After", strconv.Itoa(seconds))
-	q.fail(holt.Errorf(holt.TooMany, "%s", why).WithHint("come again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)), Status(holt.TooMany))
+	q.fail(holt.Errorf(holt.TooMany, "%s", why).WithHint("try again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)), Status(holt.TooMany))
 }
 
-// TenantHeader says for which tenant an admin calls.
+// TenantHeader names the tenant that an admin's call is for.
 const TenantHeader = "Holt-Tenant"
 
 // within confines a call to the tenant of its actor, or to the one that an admin names.
@@ -119,19 +130,19 @@ func within(r *http.Request, a holt.Actor) (holt.Actor, error) {
 			return a, err
 		}
 		if !a.Admin() && tenant != a.Tenant {
-			return a, holt.Errorf(holt.Forbidden, "the token is not for another tenant").WithHint("leave %s out, or use a token with the scope admin", TenantHeader)
+			return a, holt.Errorf(holt.Forbidden, "the token is for the tenant %s only", a.Tenant).WithHint("omit %s, or use a token with the scope admin", TenantHeader)
 		}
 		a.Tenant = tenant
 	}
 	return a, nil
 }
 
-// person lets in who comes over the unix socket: the person whose daemon it is, an admin.
+// person admits calls over the unix socket: its callers are admins.
 func (s *Server) person(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, err := within(r, holt.Actor{Tenant: holt.DefaultTenant})
 		if err != nil {
-			requestOf(r.Context()).fail(err, Status(holt.CodeOf(err)))
+			requestOf(r.Context()).refuse(err)
 			return
 		}
 		r = r.WithContext(holt.WithActor(r.Context(), actor))
@@ -140,13 +151,13 @@ func (s *Server) person(next http.Handler) http.Handler {
 	})
 }
 
-// cutWith ends what waits for a caller when ctx ends: the call's token may do nothing more.
+// cutWith ends reads from and writes to the caller when the call's token is revoked or expires.
 func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
 	done := make(chan struct{})
 	never := revoked(ctx, func() {
 		defer close(done)
 		if q.hijacked.Load() {
-			return // it sees to itself
+			return // a WebSocket watches for it itself
 		}
 		q.body.Abandon() // a deadline alone ends no body that never pauses
 		_ = q.ctl.SetWriteDeadline(time.Now())
@@ -160,8 +171,7 @@ func (q *request) cutWith(ctx context.Context) (stop func() (was bool)) {
 	}
 }
 
-// revoked calls f when the token of a call may do nothing more; a connection that outlives the call's
-// context does not hear it otherwise.
+// revoked calls f when the token of a call is revoked or expires. A hijacked connection outlives the call's context and needs this.
 func revoked(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		if holt.CodeOf(context.Cause(ctx)) == holt.Unauthenticated {
@@ -173,7 +183,7 @@ func revoked(ctx context.Context, f func()) (stop func() bool) {
 func (s *Server) authenticate(q *request, r *http.Request) (token access.Token, err error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return token, holt.Errorf(holt.Unauthenticated, "a token is needed").
+		return token, holt.Errorf(holt.Unauthenticated, "the call has no token").
 			WithHint("send the header Authorization: Bearer TOKEN; the command line reads %s", holt.EnvToken)
 	}
 	if s.opt.Tokens == nil {
@@ -185,8 +195,7 @@ func (s *Server) authenticate(q *request, r *http.Request) (token access.Token, 
 	return token, err
 }
 
-// knownHost refuses names that someone else's DNS may have pointed here
-// (rebinding). IP addresses and localhost cannot be rebound.
+// knownHost refuses host names that an attacker's DNS may have pointed here (DNS rebinding). IP addresses and localhost cannot be rebound.
 func (s *Server) knownHost(hostport string) bool {
 	host := withoutPort(hostport)
 	if host == "localhost" || net.ParseIP(host) != nil {
@@ -219,8 +228,7 @@ func hostFlag(hostport string) string {
 	return "NAME"
 }
 
-// sameOrigin refuses what a page of another site makes a browser send, on
-// every door: a browser names the page's origin, programs send none.
+// sameOrigin refuses calls that a page of another site makes a browser send. A browser names the page's origin; programs send none.
 func sameOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site, q := r.Header.Get("Sec-Fetch-Site"), requestOf(r.Context())
@@ -229,15 +237,15 @@ func sameOrigin(next http.Handler) http.Handler {
 			return
 		}
 		if foreign(r) || site == "cross-site" || site == "same-site" {
-			q.fail(holt.Errorf(holt.Forbidden, "a page of another site made this call").
-				WithHint("the API takes no calls from other sites' pages"), http.StatusForbidden)
+			q.fail(holt.Errorf(holt.Forbidden, "the call comes from a page of another site").
+				WithHint("the API refuses calls from pages of other sites"), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// foreign says that the call's Origin is not the host it was sent to.
+// foreign reports whether the call's Origin differs from the host it was sent to.
 func foreign(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -264,7 +272,7 @@ func noSuchPath(mux *http.ServeMux) http.Handler {
 			}
 		}
 		if w.Header().Get("Allow") != "" {
-			q.fail(holt.Errorf(holt.InvalidArgument, "%s cannot be used on %s", clip(r.Method), clip(r.URL.Path)).
+			q.fail(holt.Errorf(holt.InvalidArgument, "the method %s is not supported for %s", clip(r.Method), clip(r.URL.Path)).
 				WithHint("the API is described at /docs"), http.StatusMethodNotAllowed)
 			return
 		}

@@ -72,12 +72,12 @@ func TestOperatorsDoor(t *testing.T) {
 		{tcp, far + "/healthz", "", 200, "ok\n"},
 		{tcp, far + "/readyz", "", 200, "ok\n"},
 		{local, "http://holt/metrics", "", 200, "holt_http_requests_total"},
-		{tcp, far + "/metrics", "", 401, "a token is needed"},
+		{tcp, far + "/metrics", "", 401, "the call has no token"},
 		{tcp, far + "/metrics", "wrong", 401, "unauthenticated"},
 		{tcp, far + "/metrics", servertest.Secret, 200, "holt_http_requests_total"},
 		{local, "http://holt/debug/pprof/goroutine?debug=1", "", 200, "goroutine profile"},
 		{tcp, far + "/debug/pprof/goroutine?debug=1", servertest.Secret, 404, "no such path"},
-		{tcp, far + "/debug/pprof/", "", 401, "a token is needed"},
+		{tcp, far + "/debug/pprof/", "", 401, "the call has no token"},
 	} {
 		status, body := fetched(t, c.c, c.url, c.token)
 		if status != c.status || !strings.Contains(body, c.says) {

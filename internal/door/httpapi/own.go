@@ -122,7 +122,7 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb string, f func(context.Context, holt.Computer, I, string) (any, error)) {
 	own(mux, "POST /v1/self/"+verb, func(ctx context.Context, in I, key string) (any, error) {
 		if len(key) > mostOwnKey {
-			return nil, holt.Errorf(holt.InvalidArgument, "an idempotency key has at most %d bytes", mostOwnKey-len(id)-1)
+			return nil, holt.Errorf(holt.InvalidArgument, "the idempotency key is longer than %d bytes", mostOwnKey-len(id)-1)
 		}
 		ended, err := s.change(ctx, id, key)
 		if err != nil {
@@ -131,7 +131,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 		defer ended()
 		c, err := told(api.Do(ctx, s.registry, api.GetComputer, &api.OneComputer{Computer: string(id)}))
 		if err == nil && c.Job != "" {
-			err = holt.Errorf(holt.Forbidden, "the computer of a job cannot %s itself: it goes with the job", verb)
+			err = holt.Errorf(holt.Forbidden, "the computer of a job cannot %s itself: it is deleted with the job", verb)
 		}
 		if err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (s *Server) change(ctx context.Context, id holt.ComputerID, key string) (en
 		}
 		other := at.(*ownChange)
 		if key == "" || other.key != key {
-			return nil, holt.Errorf(holt.TooMany, "this computer is at work on a change of itself").WithHint("it can ask for the next one when that has ended")
+			return nil, holt.Errorf(holt.TooMany, "this computer is already changing itself").WithHint("wait until that change has ended")
 		}
 		select {
 		case <-other.done:
@@ -199,7 +199,7 @@ func (s *Server) mayFork(ctx context.Context, c holt.Computer, count int) error 
 		}
 	}
 	if err == nil && count > mostOwnForks {
-		err = ownBound{holt.Errorf(holt.TooMany, "%s would have %d forks; it can make itself no more than %d", c.Name, count, mostOwnForks).
+		err = ownBound{holt.Errorf(holt.TooMany, "%s would have %d forks; it can make at most %d itself", c.Name, count, mostOwnForks).
 			WithHint("its owner can make more: holt computer fork %s", c.Name)}
 	}
 	return err
@@ -228,7 +228,7 @@ func own[I any](mux *http.ServeMux, pattern string, f func(ctx context.Context, 
 func readOwn(from io.Reader, into any) error {
 	b, err := io.ReadAll(io.LimitReader(from, mostOwn+1))
 	if err == nil && len(b) > mostOwn {
-		return holt.Errorf(holt.InvalidArgument, "the body has more than %d bytes", mostOwn)
+		return holt.Errorf(holt.InvalidArgument, "the body is larger than %d bytes", mostOwn)
 	}
 	if err != nil || len(bytes.TrimSpace(b)) == 0 {
 		return err
@@ -236,7 +236,7 @@ func readOwn(from io.Reader, into any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return holt.Errorf(holt.InvalidArgument, "the body cannot be read: %w", err)
+		return holt.Errorf(holt.InvalidArgument, "invalid body: %w", err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ var hostSentences = map[holt.Code]string{
 	holt.Unavailable: "holt cannot do it now",
 	holt.Timeout:     "it took longer than allowed",
 	holt.Corrupt:     "what is stored of it cannot be read",
-	holt.Internal:    "a defect in holt",
+	holt.Internal:    "internal error",
 }
 
 var hostPath = regexp.MustCompile(`(^|[\s"'(=\[])/[^\s"',;:)\]]*`)

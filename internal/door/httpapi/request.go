@@ -33,7 +33,7 @@ type request struct {
 	noun    string
 	ref     string
 	made    string
-	often   bool // its token makes too many calls
+	often   bool // refused because its token makes too many calls
 	status  int
 	bytes   int64
 	err     error
@@ -99,6 +99,9 @@ func (q *request) Flush() {
 	q.limit()
 	_ = q.ctl.Flush() // a broken connection shows at the next write
 }
+
+// refuse answers with an error, with the status of its code.
+func (q *request) refuse(err error) { q.fail(err, Status(holt.CodeOf(err))) }
 
 // fail answers with err, unless the answer has begun.
 func (q *request) fail(err error, status int) {
@@ -175,8 +178,8 @@ func (s *Server) ended(q *request, began time.Time, panicked any) {
 
 // internal is what a caller may know about a defect.
 func (q *request) internal() *holt.Error {
-	return holt.Errorf(holt.Internal, "a defect in holt").
-		WithHint("the daemon's log has the details under request %s", q.id)
+	return holt.Errorf(holt.Internal, "internal error").
+		WithHint("this is a bug in holt; the daemon's log has details under request %s", q.id)
 }
 
 // requestID is the caller's own, if it is one, else a fresh one.

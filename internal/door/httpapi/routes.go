@@ -172,9 +172,9 @@ func failed(ctx context.Context, err error) answer {
 	case errors.As(err, &e):
 		e = holt.AsError(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		e = holt.Errorf(holt.Timeout, "it took too long: %w", err)
+		e = holt.Errorf(holt.Timeout, "the call timed out: %w", err)
 	case errors.Is(err, context.Canceled):
-		e = holt.Errorf(holt.Unavailable, "the call was cut off: %w", err).WithHint("the daemon may be ending; try again")
+		e = holt.Errorf(holt.Unavailable, "the call was interrupted: %w", err).WithHint("the daemon may be stopping; try again")
 	default:
 		e = holt.AsError(err)
 	}

@@ -24,7 +24,7 @@ func (s *Server) snapshots() {
 	})
 	bind(s, api.ForkSnapshot, func(ctx context.Context, in *api.SnapshotBody[holt.ComputerForkSpec]) (holt.ForkedComputers, error) {
 		if in.Body.At != "" {
-			return holt.ForkedComputers{}, holt.Errorf(holt.InvalidArgument, "the snapshot is named twice, in the path and in at").WithHint("leave at out")
+			return holt.ForkedComputers{}, holt.Errorf(holt.InvalidArgument, "the snapshot is given twice, in the path and in \"at\"").WithHint("omit \"at\"")
 		}
 		return n.Fork(ctx, in.Snapshot, in.Body, in.Key)
 	})

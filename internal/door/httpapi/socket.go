@@ -107,7 +107,7 @@ func (k *socket) emit(e holt.TerminalEvent) error {
 func (k *socket) accept() error {
 	conn, err := k.q.upgrade(k.r)
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "the WebSocket cannot be made: %w", err)
+		return holt.Errorf(holt.InvalidArgument, "cannot open the WebSocket: %w", err)
 	}
 	conn.SetReadLimit(-1) // messages are passed on in pieces
 	k.conn = conn
@@ -184,7 +184,7 @@ func (k *socket) control(r io.Reader) error {
 	}
 	var c socketControl
 	if len(body) > mostControl || json.Unmarshal(body, &c) != nil {
-		return holt.Errorf(holt.InvalidArgument, "a text message that is no control")
+		return holt.Errorf(holt.InvalidArgument, "a text message is not a control message")
 	}
 	switch c.Kind {
 	case "resize":
@@ -199,7 +199,7 @@ func (k *socket) control(r io.Reader) error {
 		}
 		return nil // that nothing runs is no reason to go
 	}
-	return holt.Errorf(holt.InvalidArgument, "a control of unknown kind %q", clip(c.Kind))
+	return holt.Errorf(holt.InvalidArgument, "unknown control message %q", clip(c.Kind))
 }
 
 // pass waits until the terminal takes input.

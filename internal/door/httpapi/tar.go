@@ -43,7 +43,7 @@ func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamRespo
 // packDir writes what is in a directory; name is what it is called in the stream.
 func (s fileRoutes) packDir(ctx context.Context, out *tar.Writer, ref, dir, name string, depth int) error {
 	if depth > mostTarDepth {
-		return holt.Errorf(holt.TooMany, "more than %d directories lie in each other", mostTarDepth)
+		return holt.Errorf(holt.TooMany, "directories are nested deeper than %d", mostTarDepth)
 	}
 	spec := holt.PageSpec{Limit: holt.MostPerPage}
 	for {
@@ -91,7 +91,7 @@ func (s fileRoutes) pack(ctx context.Context, out *tar.Writer, ref, file, name s
 		exact := &exactWriter{w: out, left: h.Size}
 		err := s.nouns.Read(ctx, ref, file, 0, h.Size, exact)
 		if err == nil && exact.left > 0 {
-			err = holt.Errorf(holt.Conflict, "%s became shorter while it was read", clip(file))
+			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", clip(file))
 		}
 		return err
 	}
@@ -127,13 +127,13 @@ func (u *unpacking) all(in *tar.Reader) error {
 		case err == io.EOF:
 			return nil
 		case errors.Is(err, tar.ErrHeader):
-			return holt.Errorf(holt.InvalidArgument, "this is not a tar stream, or it is damaged: %w", err)
+			return holt.Errorf(holt.InvalidArgument, "the tar stream is damaged: %w", err)
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return holt.Errorf(holt.InvalidArgument, "the tar stream ends too early")
 		case err != nil:
-			return holt.Errorf(holt.Unavailable, "the tar stream was cut off: %w", err)
+			return holt.Errorf(holt.Unavailable, "the tar stream was interrupted: %w", err)
 		case items >= mostTarItems:
-			return holt.Errorf(holt.TooMany, "a tar stream may have %d entries", mostTarItems).WithHint("send it in parts, or for a workspace as a parcel: holt workspace import")
+			return holt.Errorf(holt.TooMany, "the tar stream has more than %d entries", mostTarItems).WithHint("send it in parts, or send a workspace as a parcel: holt workspace import")
 		}
 		if err := u.one(h, in); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (u *unpacking) one(h *tar.Header, in io.Reader) error {
 	}
 	at := path.Join(u.dir, name)
 	if strings.Count(name, "/") > mostTarDepth {
-		return holt.Errorf(holt.TooMany, "%s: more than %d directories lie in each other", clip(name), mostTarDepth)
+		return holt.Errorf(holt.TooMany, "%s: directories are nested deeper than %d", clip(name), mostTarDepth)
 	}
 	mode := uint32(h.Mode) & 0o777 // no set-id bits out of an archive
 	switch {
@@ -161,7 +161,7 @@ func (u *unpacking) one(h *tar.Header, in io.Reader) error {
 			return err
 		}
 		if h.Linkname == "" || strings.ContainsRune(h.Linkname, 0) || len(h.Linkname) > 4095 {
-			return holt.Errorf(holt.InvalidArgument, "%s is a link that cannot be", clip(name))
+			return holt.Errorf(holt.InvalidArgument, "%s is an invalid link", clip(name))
 		}
 		if holt.BeneathOf(u.ctx) != "" { // a link would lead others out of the directory
 			return holt.Errorf(holt.Forbidden, "%s is a symbolic link: a token for a directory cannot make links", clip(name))
@@ -224,7 +224,7 @@ func (u *unpacking) mkdirs(name string, mode uint32) error {
 		}
 		_, err = u.s.nouns.Mkdir(u.ctx, u.ref, holt.MkdirSpec{Path: holt.OSString(at), Mode: mode, User: u.user}, "")
 	case err == nil && info.Kind != "dir":
-		err = holt.Errorf(holt.InvalidArgument, "%s is a %s, not a directory", clip(at), info.Kind).WithHint("nothing is written through links; remove it, or unpack elsewhere")
+		err = holt.Errorf(holt.InvalidArgument, "%s is a %s, not a directory", clip(at), info.Kind).WithHint("holt does not unpack through links; remove it, or unpack elsewhere")
 	}
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (u *unpacking) mkdirs(name string, mode uint32) error {
 // nameWithin returns a name of a tar stream as a clean path below its top.
 func nameWithin(name string) (string, error) {
 	bad := func(why string) (string, error) {
-		return "", holt.Errorf(holt.InvalidArgument, "an entry of the tar stream is called %q: %s", clip(name), why).WithHint("names have to be relative, and stay below the directory")
+		return "", holt.Errorf(holt.InvalidArgument, "invalid name %q in the tar stream: %s", clip(name), why).WithHint("names must be relative and stay below the directory")
 	}
 	switch {
 	case name == "":

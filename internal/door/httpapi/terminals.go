@@ -49,7 +49,7 @@ func (s *Server) attachTerminal(ctx context.Context, in *api.TerminalAttach) (*h
 	spec := holt.AttachSpec{Offset: offset, Size: holt.TerminalSize{Rows: in.Rows, Cols: in.Cols}, Client: in.Client, Input: in.Input, Again: in.Again}
 	if in.Open && !in.Again {
 		if _, err := holt.ParseTerminalID(terminal); err == nil {
-			return nil, holt.Errorf(holt.InvalidArgument, "a terminal is opened by name, not as %s", terminal)
+			return nil, holt.Errorf(holt.InvalidArgument, "a terminal is opened by name, not by %s", terminal)
 		}
 		open := api.ComputerBody[holt.TerminalSpec]{OneComputer: in.OneComputer}
 		open.Body = holt.TerminalSpec{Name: terminal, Command: holt.OSString(in.Command), User: in.User, Cwd: holt.OSString(in.Cwd), Size: spec.Size}

@@ -137,13 +137,13 @@ func (s *Server) makeTicket(ctx context.Context, in *api.TicketFor) (holt.Ticket
 	u, err := url.Parse(in.Body.Path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/v1/") || u.Path != "/v1"+parsedPath(u.Path) {
 		return holt.Ticket{}, holt.Errorf(holt.InvalidArgument, "%q is not the path of a WebSocket", clip(in.Body.Path)).
-			WithHint("give all of it behind the host, as /v1/computers/einstein/terminals/main/attach")
+			WithHint("use everything after the host, such as /v1/computers/einstein/terminals/main/attach")
 	}
 	k.path, k.query = u.Path, u.Query()
 	if k.origin != "" {
 		o, err := url.Parse(k.origin)
 		if err != nil || o.Host == "" || o.Scheme != "https" && o.Scheme != "http" || o.Scheme+"://"+o.Host != k.origin {
-			return holt.Ticket{}, holt.Errorf(holt.InvalidArgument, "%q is no origin", clip(k.origin)).WithHint("give scheme and host of the page, as https://app.example")
+			return holt.Ticket{}, holt.Errorf(holt.InvalidArgument, "%q is not an origin", clip(k.origin)).WithHint("use the scheme and host of the page, such as https://app.example")
 		}
 	}
 	secret, err := s.tickets.put(k)
@@ -179,8 +179,8 @@ func (s *Server) redeem(next http.Handler) http.Handler {
 		q := requestOf(r.Context())
 		k, ok := s.tickets.take(shown)
 		if !ok || !k.fits(r) {
-			q.fail(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this").
-				WithHint("it counts once, for %s, for one path with its query and for one origin: make another", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
+			q.fail(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this call").
+				WithHint("a ticket is valid once, for %s, for one path with its query and for one origin; make a new one", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
 			return
 		}
 		if k.authorization != "" {

@@ -175,7 +175,7 @@ func (t *tunnel) control(r io.Reader) error {
 	}
 	var m holt.PortMessage
 	if len(body) > mostControl || json.Unmarshal(body, &m) != nil || m.Kind != holt.PortEnd || t.over() {
-		return holt.Errorf(holt.InvalidArgument, "a text message that is not the one end")
+		return holt.Errorf(holt.InvalidArgument, "unexpected text message")
 	}
 	close(t.ended)
 	t.busy.Add(1)
@@ -197,7 +197,7 @@ func (t *tunnel) over() bool {
 // pass passes a message's bytes on. A connection that has broken swallows them.
 func (t *tunnel) pass(r io.Reader) error {
 	if t.over() {
-		return holt.Errorf(holt.InvalidArgument, "bytes behind the end")
+		return holt.Errorf(holt.InvalidArgument, "bytes after the end of the sending side")
 	}
 	buf := make([]byte, tunnelPiece)
 	for {

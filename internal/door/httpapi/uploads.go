@@ -125,7 +125,7 @@ func (s *Server) createUpload() {
 func tusSpec(length, metadata string) (spec holt.UploadSpec, err error) {
 	spec.AutoCommit = true
 	if spec.Size, err = strconv.ParseInt(length, 10, 64); err != nil {
-		return spec, holt.Errorf(holt.InvalidArgument, "the header Upload-Length is missing").WithHint("uploads of unknown length are not taken")
+		return spec, holt.Errorf(holt.InvalidArgument, "the header Upload-Length is missing").WithHint("uploads of unknown length are not supported")
 	}
 	for pair := range strings.SplitSeq(metadata, ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(pair), " ")
@@ -186,7 +186,7 @@ func tusChecksum(header string) (string, error) {
 	algorithm, value, _ := strings.Cut(header, " ")
 	sum, err := base64.StdEncoding.DecodeString(value)
 	if algorithm != "sha256" || err != nil || len(sum) != 32 {
-		return "", holt.Errorf(holt.InvalidArgument, "Upload-Checksum %q is no SHA-256", clip(header)).WithHint("give sha256, a space, and 32 bytes as base64")
+		return "", holt.Errorf(holt.InvalidArgument, "Upload-Checksum %q is not a SHA-256", clip(header)).WithHint("use sha256, a space, and 32 bytes as base64")
 	}
 	return hex.EncodeToString(sum), nil
 }
