@@ -21,8 +21,8 @@ import (
 
 	"holt"
 	"holt/client"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 func memory(t testing.TB) *servertest.Memory {
@@ -33,7 +33,7 @@ func memory(t testing.TB) *servertest.Memory {
 
 // failing answers every Get with err.
 type failing struct {
-	httpapi.Computers
+	nouns.Computers
 	err error
 }
 
@@ -248,7 +248,7 @@ func TestRefusedAfterAnAnswer(t *testing.T) {
 
 // lossy loses the answers of the first calls to Start, after they have worked.
 type lossy struct {
-	httpapi.Runs
+	nouns.Runs
 	lose func()
 	n    *atomic.Int32
 }
@@ -300,7 +300,7 @@ func TestPatienceEnds(t *testing.T) {
 
 // awayRuns is a daemon whose guest is away: it says so each time.
 type awayRuns struct {
-	httpapi.Runs
+	nouns.Runs
 	tries *atomic.Int32
 	back  int32
 }
@@ -342,7 +342,7 @@ func TestGuestAway(t *testing.T) {
 
 // cutRuns is a daemon that is killed before a quiet run has said anything.
 type cutRuns struct {
-	httpapi.Runs
+	nouns.Runs
 	cuts *atomic.Int32
 }
 
@@ -422,7 +422,7 @@ func TestInputOverRestart(t *testing.T) {
 
 // tellInput says when a call for input has come.
 type tellInput struct {
-	httpapi.Runs
+	nouns.Runs
 	arrived chan<- struct{}
 }
 

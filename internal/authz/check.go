@@ -6,7 +6,7 @@ import (
 
 	"holt"
 	"holt/internal/api"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // Checker checks the need of each endpoint against the rights of the caller. It is what [api.Registry] asks.
@@ -17,7 +17,7 @@ type Checker struct {
 }
 
 // New returns a checker that looks names up in n.
-func New(n httpapi.Nouns) *Checker {
+func New(n nouns.Set) *Checker {
 	w := &warden{n}
 	return &Checker{w, w.rules(), w.seenRules()}
 }

@@ -5,13 +5,13 @@ import (
 	"net"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/sshd"
+	"holt/internal/nouns"
 )
 
 // Sessions returns what the gate of SSH clients calls, which asks first. of are the computers as they are, unguarded.
-func Sessions(of httpapi.Computers, inner sshd.Computers) sshd.Computers {
-	return sessions{&warden{httpapi.Nouns{Computers: of}}, inner}
+func Sessions(of nouns.Computers, inner sshd.Computers) sshd.Computers {
+	return sessions{&warden{nouns.Set{Computers: of}}, inner}
 }
 
 // sessions is [sshd.Computers].
@@ -59,8 +59,8 @@ func (n sessions) Listen(ctx context.Context, ref string, at holt.SessionAddress
 }
 
 // Port returns what says whether a call may connect to a TCP port of a computer, for the door of previews.
-func Port(of httpapi.Computers) func(ctx context.Context, computer holt.ComputerID, port int) error {
-	w := &warden{httpapi.Nouns{Computers: of}}
+func Port(of nouns.Computers) func(ctx context.Context, computer holt.ComputerID, port int) error {
+	w := &warden{nouns.Set{Computers: of}}
 	return func(ctx context.Context, computer holt.ComputerID, port int) error {
 		return w.port(ctx, string(computer), holt.PortAddress{Port: port})
 	}

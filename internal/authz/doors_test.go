@@ -11,14 +11,14 @@ import (
 	"holt"
 	"holt/internal/api"
 	"holt/internal/authz"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
 	"holt/internal/door/sshd"
 	"holt/internal/event"
+	"holt/internal/nouns"
 )
 
 // reached is the computers behind the gate of SSH clients, where everything that gets there is the same error.
-type reached struct{ httpapi.Computers }
+type reached struct{ nouns.Computers }
 
 var errReached = errors.New("it got there")
 
@@ -147,7 +147,7 @@ func TestEventsAreCovered(t *testing.T) {
 		e.Tenant = holt.DefaultTenant
 		feed.Add(e)
 	}
-	asked := authz.New(httpapi.Nouns{})
+	asked := authz.New(nouns.Set{})
 	for _, who := range []struct {
 		name string
 		ctx  context.Context

@@ -8,6 +8,7 @@ import (
 	"holt/internal/authz"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestSnapshotsAsk: a token for a computer gets, restores, compares and deletes snapshots of that one, by whatever they are called, and no
@@ -77,7 +78,7 @@ func TestSnapshotHidesNoComputer(t *testing.T) {
 }
 
 // twoComputers are einstein and bohr, unguarded and guarded.
-func twoComputers(t *testing.T) (all httpapi.Nouns, guarded *api.Registry, ids map[string]holt.ComputerID) {
+func twoComputers(t *testing.T) (all nouns.Set, guarded *api.Registry, ids map[string]holt.ComputerID) {
 	t.Helper()
 	m := servertest.New(t.TempDir())
 	t.Cleanup(m.Close)

@@ -18,7 +18,7 @@
 // What a token does not cover is Forbidden in the same words whether it exists or not.
 //
 // Every type here has every method of its noun written out: a method that is added to a noun does not
-// compile here until somebody has decided. A noun that is added to [httpapi.Nouns] fails TestNounsAreGuarded.
+// compile here until somebody has decided. A noun that is added to [nouns.Set] fails TestNounsAreGuarded.
 //
 // Trap: names stand for things only at the moment of the look-up. What a scope is held against is the id.
 package authz
@@ -27,10 +27,10 @@ import (
 	"context"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
-type warden struct{ n httpapi.Nouns }
+type warden struct{ n nouns.Set }
 
 // use says what a call does to what it is about.
 type use bool

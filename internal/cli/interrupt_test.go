@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // endless are computers that are never ready.
 type endless struct {
-	httpapi.Computers
+	nouns.Computers
 	asked chan<- struct{}
 }
 
@@ -38,7 +38,7 @@ func (e endless) Pause(ctx context.Context, _, _ string) (holt.Computer, error) 
 
 // endlessRuns are runs whose computer never wakes.
 type endlessRuns struct {
-	httpapi.Runs
+	nouns.Runs
 	asked chan<- struct{}
 }
 
@@ -91,7 +91,7 @@ func TestInterrupted(t *testing.T) {
 
 // slowRuns are runs whose computer takes a while to wake.
 type slowRuns struct {
-	httpapi.Runs
+	nouns.Runs
 	asked chan<- struct{}
 	up    <-chan struct{}
 }

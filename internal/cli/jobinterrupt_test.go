@@ -14,8 +14,8 @@ import (
 
 	"holt"
 	"holt/internal/cli"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestInterruptedJobs: Ctrl-C cancels the jobs that this program has begun, of which nothing is
@@ -106,7 +106,7 @@ func TestInterruptedJobs(t *testing.T) {
 
 // leaving is the jobs of a daemon whose caller leaves while it makes one.
 type leaving struct {
-	httpapi.Jobs
+	nouns.Jobs
 	caller context.CancelFunc
 }
 
@@ -132,7 +132,7 @@ func TestInterruptedCreateOfJob(t *testing.T) {
 
 // answerless is the jobs of a daemon whose caller does not live to hear which job it has made.
 type answerless struct {
-	httpapi.Jobs
+	nouns.Jobs
 	made chan struct{}
 }
 
@@ -148,7 +148,7 @@ func (a answerless) Create(ctx context.Context, spec holt.JobSpec, key string) (
 
 // crowded refuses the first jobs.
 type crowded struct {
-	httpapi.Jobs
+	nouns.Jobs
 	left *atomic.Int32
 }
 

@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 	"holt/internal/store/parcel"
 )
 
 // oddJobs have outputs that no file system takes, as long as their command says so.
-type oddJobs struct{ httpapi.Jobs }
+type oddJobs struct{ nouns.Jobs }
 
 func (n oddJobs) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error {
 	j, err := n.Get(ctx, id)

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // asleep is a computer that its budget has paused.
-type asleep struct{ httpapi.Computers }
+type asleep struct{ nouns.Computers }
 
 func (a asleep) Get(context.Context, string) (holt.Computer, error) {
 	return holt.Computer{Name: "curie", State: holt.ComputerPaused, PausedBy: "budget"}, nil
@@ -22,7 +22,7 @@ func (a asleep) Get(context.Context, string) (holt.Computer, error) {
 
 // asleepRuns are its: one, which says nothing until it is let go.
 type asleepRuns struct {
-	httpapi.Runs
+	nouns.Runs
 	free chan struct{}
 	run  holt.Run
 }

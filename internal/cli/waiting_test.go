@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // held is a computer that a snapshot is at work on until it is let go: a pause waits for that.
 type held struct {
-	httpapi.Computers
+	nouns.Computers
 	free chan struct{}
 }
 

@@ -9,7 +9,7 @@ import (
 	"holt/internal/idempotency"
 )
 
-// tokens are the tokens as the API has them; see [holt/internal/door/httpapi.TokenStore].
+// tokens are the tokens as the API has them; see [holt/internal/nouns.TokenStore].
 type tokens struct {
 	*access.Tokens
 	keys *idempotency.Keys

@@ -36,5 +36,5 @@
 // # Size
 //
 // Store has more methods than the house's 25: it is one API noun (see
-// [holt/internal/door/httpapi.Workspaces]), over the parts that do the work.
+// [holt/internal/nouns.Workspaces]), over the parts that do the work.
 package workspaces

@@ -13,7 +13,7 @@ import (
 )
 
 // Files are the files of workspaces, by paths that begin at their root; see
-// [holt/internal/door/httpapi.Files]. A read comes from the workspace itself. A
+// [holt/internal/nouns.Files]. A read comes from the workspace itself. A
 // change goes through the guest of the computer that runs with the workspace, so
 // that file watchers there see it; if none runs, directly to the workspace.
 type Files struct{ w *Store }

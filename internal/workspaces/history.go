@@ -11,7 +11,7 @@ import (
 )
 
 // History is the checkpoints of workspaces and the changes between them; see
-// [holt/internal/door/httpapi.History].
+// [holt/internal/nouns.History].
 type History struct{ w *Store }
 
 // History returns the history of all workspaces.

@@ -20,14 +20,6 @@ type Auditor interface {
 	Record(ctx context.Context, e holt.AuditEntry)
 }
 
-// Audit is the log of what was done through the doors.
-type Audit interface {
-	// List returns entries, the newest first, those of spec.Tenant, or of all with "".
-	List(ctx context.Context, spec holt.AuditSpec) ([]holt.AuditEntry, error)
-	// Query answers a question in SQL about a tenant's entries, or about all with "". InvalidArgument; Timeout.
-	Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error)
-}
-
 // note remembers what a call is about, for the audit log.
 func (s *Server) note(ctx huma.Context) {
 	q := requestOf(ctx.Context())

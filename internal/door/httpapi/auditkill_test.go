@@ -22,6 +22,7 @@ import (
 	"holt/internal/audit"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // auditKilled names the directory in which this test's own program, started again, serves until it is killed.
@@ -224,7 +225,7 @@ func audited(t *testing.T, dir string) (*exec.Cmd, *caller) {
 // unanswered is what is started and never answered.
 const unanswered = "unanswered"
 
-type unansweredRuns struct{ httpapi.Runs }
+type unansweredRuns struct{ nouns.Runs }
 
 func (n unansweredRuns) Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error) {
 	run, err := n.Runs.Start(ctx, computer, spec, key)
@@ -234,7 +235,7 @@ func (n unansweredRuns) Start(ctx context.Context, computer string, spec holt.Ru
 	return run, err
 }
 
-type unansweredTerminals struct{ httpapi.Terminals }
+type unansweredTerminals struct{ nouns.Terminals }
 
 func (n unansweredTerminals) Open(ctx context.Context, computer string, spec holt.TerminalSpec, key string) (holt.Terminal, error) {
 	terminal, err := n.Terminals.Open(ctx, computer, spec, key)

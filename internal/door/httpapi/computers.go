@@ -7,6 +7,7 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/nouns"
 )
 
 func (s *Server) computers() {
@@ -58,7 +59,7 @@ func (s *Server) log(ctx context.Context, follow bool, f func(context.Context, *
 	})
 }
 
-func (s *Server) idle(n Idle) {
+func (s *Server) idle(n nouns.Idle) {
 	bind(s, api.WhyAwake, func(ctx context.Context, in *api.OneComputer) (holt.Awake, error) { return n.Awake(ctx, in.Computer) })
 	bind(s, api.HoldComputer, func(ctx context.Context, in *api.ComputerBody[holt.HoldSpec]) (holt.Hold, error) {
 		return n.Hold(ctx, in.Computer, in.Body, in.Key)
@@ -69,7 +70,7 @@ func (s *Server) idle(n Idle) {
 	})
 }
 
-func (s *Server) use(budgets Budgets) {
+func (s *Server) use(budgets nouns.Budgets) {
 	stats := s.opt.Nouns.Stats
 	bindList(s, api.ListStats, func(ctx context.Context, _ *api.Paging) ([]holt.ComputerStats, error) { return stats.List(ctx) })
 	bind(s, api.GetStats, func(ctx context.Context, in *api.OneComputer) (holt.ComputerStats, error) {

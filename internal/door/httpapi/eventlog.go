@@ -10,14 +10,6 @@ import (
 	"holt/internal/api"
 )
 
-// Events are what happens to nouns.
-type Events interface {
-	// Follow calls emit with a ready or a reset event and then, in order, with those that q asks for and the
-	// caller may see, until emit fails (its error), ctx ends or, unless q.Follow, with nil at the end of
-	// what is over. InvalidArgument: an unknown kind, or an id that is none.
-	Follow(ctx context.Context, q holt.EventQuery, emit func(holt.Event) error) error
-}
-
 func (s *Server) eventLog() {
 	n := s.opt.Nouns.Events
 	bindStream(s, api.FollowEvents, func(ctx context.Context, in *api.EventsOf) (*huma.StreamResponse, error) {

@@ -12,12 +12,13 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/nouns"
 )
 
 // fileRoutes answer the calls about the files of one kind of owner.
 type fileRoutes struct {
 	*Server
-	nouns Files
+	nouns nouns.Files
 	calls api.FileCalls
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // twoOwners is a server with files of a computer and of a workspace, by their paths.
-func twoOwners(t *testing.T) (*servertest.Door, httpapi.Nouns, []string) {
+func twoOwners(t *testing.T) (*servertest.Door, nouns.Set, []string) {
 	nouns := memory(t).Nouns()
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "bell"}, ""); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,16 @@ import (
 	"holt/internal/access"
 )
 
+// Tokens judges the bearer tokens of callers who come over TCP; it is what
+// [access.Tokens] does.
+type Tokens interface {
+	// Check returns whose token it is, or Unauthenticated. It takes the same
+	// time for every wrong secret.
+	Check(ctx context.Context, secret string) (access.Token, error)
+	// Hold returns a context for a call with the token: it ends when that is revoked or expires.
+	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
+}
+
 // public reports whether a page needs no token: those that describe the API.
 func public(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/docs" || r.URL.Path == "/openapi.json")

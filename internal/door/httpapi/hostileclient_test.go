@@ -16,8 +16,8 @@ import (
 
 	"holt"
 	"holt/internal/access"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestDeafFollower: a follower of events that reads nothing is cut off, and holds up nobody who makes them happen.
@@ -156,7 +156,7 @@ func (k revoking) Hold(ctx context.Context, _ access.Token) (context.Context, co
 
 // pausing takes a MiB of a file, has the token revoked while it reads nothing, and reads on.
 type pausing struct {
-	httpapi.Files
+	nouns.Files
 	tokens revoking
 	rest   chan int64
 }

@@ -16,6 +16,7 @@ import (
 	"holt/internal/access"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // caller makes plain HTTP calls to one door of a test's server.
@@ -238,7 +239,7 @@ func TestUnknownHostIsTold(t *testing.T) {
 // brokenNouns panics, or fails without a code, or works for longer than a
 // caller may be slow.
 type brokenNouns struct {
-	httpapi.Computers
+	nouns.Computers
 	after time.Duration
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"holt/client"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 func memory(t testing.TB) *servertest.Memory {
@@ -16,18 +16,18 @@ func memory(t testing.TB) *servertest.Memory {
 }
 
 func TestMemoryConforms(t *testing.T) {
-	servertest.Conformance(t, func(t *testing.T) httpapi.Nouns { return memory(t).Nouns() })
+	servertest.Conformance(t, func(t *testing.T) nouns.Set { return memory(t).Nouns() })
 }
 
 func TestUnixSocketConforms(t *testing.T) {
-	servertest.Conformance(t, func(t *testing.T) httpapi.Nouns {
+	servertest.Conformance(t, func(t *testing.T) nouns.Set {
 		d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
 		return servertest.ClientNouns(d.Client(t, time.Minute))
 	})
 }
 
 func TestTCPConforms(t *testing.T) {
-	servertest.Conformance(t, func(t *testing.T) httpapi.Nouns {
+	servertest.Conformance(t, func(t *testing.T) nouns.Set {
 		d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
 		c, err := client.New(client.Options{Host: d.Addr, Token: servertest.Secret})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"holt/internal/audit"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestOwn: a computer speaks of itself alone, and can give its forks nothing that it has not itself.
@@ -90,7 +91,7 @@ func TestOwn(t *testing.T) {
 
 // lateSnapshots lets snapshots begin, and end when told.
 type lateSnapshots struct {
-	httpapi.Computers
+	nouns.Computers
 	begun chan holt.Actor
 	end   chan struct{}
 }

@@ -11,11 +11,12 @@ import (
 	"holt"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // knowing are computers of which the host knows more than they should.
 type knowing struct {
-	httpapi.Computers
+	nouns.Computers
 	wrong error
 }
 

@@ -19,7 +19,7 @@
 // /docs loads scripts from elsewhere: both are replaced.
 //
 // Size: Server has more methods than the house's 25: each registers one
-// call, and a type a noun would hold the same [Nouns] and nothing else.
+// call, and a type a noun would hold the same [nouns.Set] and nothing else.
 package httpapi
 
 import (
@@ -37,11 +37,12 @@ import (
 	"holt/internal/api"
 	"holt/internal/audit"
 	"holt/internal/metric"
+	"holt/internal/nouns"
 )
 
 // Options configure a [Server].
 type Options struct {
-	Nouns     Nouns
+	Nouns     nouns.Set
 	Authorize api.Authorizer // who may make which call; must not be nil
 	Tokens    Tokens         // nil: no one may come over TCP
 	Calls     *access.Rate   // of each token; nil: any number

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // started returns a server with one computer, and a run of the command on it.
-func started(t *testing.T, spec holt.RunSpec) (*servertest.Door, httpapi.Nouns, holt.Run) {
+func started(t *testing.T, spec holt.RunSpec) (*servertest.Door, nouns.Set, holt.Run) {
 	t.Helper()
 	nouns := memory(t).Nouns()
 	opt := servertest.Options(t, nouns)
@@ -245,7 +245,7 @@ func TestRange(t *testing.T) {
 }
 
 // shortFiles says that files are longer than they are.
-type shortFiles struct{ httpapi.Files }
+type shortFiles struct{ nouns.Files }
 
 func (s shortFiles) Stat(ctx context.Context, computer, path string) (holt.FileInfo, error) {
 	info, err := s.Files.Stat(ctx, computer, path)
@@ -312,7 +312,7 @@ func TestPages(t *testing.T) {
 }
 
 // samePorts are five listeners of one process at one address, and another.
-type samePorts struct{ httpapi.Ports }
+type samePorts struct{ nouns.Ports }
 
 func (samePorts) List(context.Context, string) ([]holt.Listener, error) {
 	one := holt.Listener{Protocol: "tcp", Address: "0.0.0.0", Port: 80, PID: 7}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,25 +11,6 @@ import (
 	"holt"
 	"holt/internal/api"
 )
-
-// Uploads are files that come in pieces, over any number of connections.
-type Uploads interface {
-	// Create begins one. NotFound: the computer or workspace; OutOfSpace; TooMany.
-	Create(ctx context.Context, spec holt.UploadSpec, key string) (holt.Upload, error)
-	// Get returns one as it is now, and disturbs nobody who adds to it.
-	Get(ctx context.Context, id holt.UploadID) (holt.Upload, error)
-	// List returns those of the caller's tenant, in any order.
-	List(ctx context.Context) ([]holt.Upload, error)
-	// Halt has whoever adds to one stop, and returns it.
-	Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error)
-	// Append adds what r holds to one that has exactly offset bytes. What came before r fails stays, unless
-	// sum is given: the SHA-256 of all of r. Who added before is stopped. Conflict: it has another number of bytes.
-	Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error)
-	// Commit gives the file the content that was sent. Conflict: it is not all there, or has another SHA-256; nothing is lost then.
-	Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCommit) (holt.Upload, error)
-	// Delete gives one up.
-	Delete(ctx context.Context, id holt.UploadID, key string) error
-}
 
 // tusVersion is that of the protocol (tus.io) that clients of it speak here, and what else than its core they may use.
 const (

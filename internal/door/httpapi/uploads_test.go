@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestTus: what a client of tus 1.0.0 says and expects, byte for byte as that protocol has it.
@@ -117,7 +117,7 @@ func TestResumedAtOnce(t *testing.T) {
 
 // resumed cuts off a call that has sent so many bytes of a file, once these pieces of them were taken, by asking how much
 // there is.
-func resumed(t *testing.T, nouns httpapi.Nouns, d *servertest.Door, c *caller, sent, pieces int64) int64 {
+func resumed(t *testing.T, nouns nouns.Set, d *servertest.Door, c *caller, sent, pieces int64) int64 {
 	t.Helper()
 	data := bytes.Repeat([]byte("x"), 1<<20)
 	u, err := nouns.Uploads.Create(t.Context(), holt.UploadSpec{Workspace: "notes", Path: "/x", Size: int64(len(data))}, "")

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // described is the OpenAPI document, as far as walks over it need it.
@@ -45,7 +45,7 @@ func describedBy(t *testing.T, d *servertest.Door) described {
 }
 
 // furnished are nouns with one of everything that can be named.
-func furnished(t *testing.T) (httpapi.Nouns, map[string]string) {
+func furnished(t *testing.T) (nouns.Set, map[string]string) {
 	t.Helper()
 	nouns, ctx := memory(t).Nouns(), t.Context()
 	must := func(err error) {

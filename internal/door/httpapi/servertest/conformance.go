@@ -11,16 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // Conformance checks what the comments in package server promise of its nouns.
 // open returns a fresh set without computers and workspaces; closing it is the
 // test's to arrange.
-func Conformance(t *testing.T, open func(t *testing.T) httpapi.Nouns) {
+func Conformance(t *testing.T, open func(t *testing.T) nouns.Set) {
 	for _, c := range []struct {
 		name string
-		f    func(*testing.T, httpapi.Nouns)
+		f    func(*testing.T, nouns.Set)
 	}{
 		{"life", life}, {"idempotency", repeats}, {"unknown", unknown}, {"ports", portVerbs}, {"portends", portEnds},
 		{"runs", runSeveral}, {"follow", follow}, {"input", input}, {"signal", signal}, {"terminals", terminalVerbs}, {"typists", terminalTypists},
@@ -57,12 +57,12 @@ func fail(t *testing.T, err error) {
 	}
 }
 
-func newComputer(t *testing.T, n httpapi.Nouns, name string) holt.Computer {
+func newComputer(t *testing.T, n nouns.Set, name string) holt.Computer {
 	t.Helper()
 	return Must(n.Computers.Create(t.Context(), holt.ComputerSpec{Name: name}, ""))(t)
 }
 
-func life(t *testing.T, n httpapi.Nouns) {
+func life(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
 	if c.Name != "einstein" || c.State != holt.ComputerRunning || c.Workspace != "einstein" {
@@ -102,7 +102,7 @@ func life(t *testing.T, n httpapi.Nouns) {
 	WantCode(t, err, holt.NotFound)
 }
 
-func repeats(t *testing.T, n httpapi.Nouns) {
+func repeats(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	first := Must(n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "key-1"))(t)
 	again := Must(n.Computers.Create(ctx, holt.ComputerSpec{Name: "curie"}, "key-1"))(t)
@@ -123,7 +123,7 @@ func repeats(t *testing.T, n httpapi.Nouns) {
 	}
 }
 
-func unknown(t *testing.T, n httpapi.Nouns) {
+func unknown(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	_, err := n.Computers.Create(ctx, holt.ComputerSpec{Name: "x", Template: "no-such-template"}, "")
 	WantCode(t, err, holt.NotFound)
@@ -147,7 +147,7 @@ func unknown(t *testing.T, n httpapi.Nouns) {
 }
 
 // Collect follows a run to its end and returns what it wrote, by stream.
-func Collect(t *testing.T, n httpapi.Nouns, id holt.RunID) (map[holt.RunEventKind]string, holt.Run) {
+func Collect(t *testing.T, n nouns.Set, id holt.RunID) (map[holt.RunEventKind]string, holt.Run) {
 	t.Helper()
 	out := map[holt.RunEventKind]string{}
 	var end *holt.Run
@@ -168,7 +168,7 @@ func Collect(t *testing.T, n httpapi.Nouns, id holt.RunID) (map[holt.RunEventKin
 	return out, *end
 }
 
-func runSeveral(t *testing.T, n httpapi.Nouns) {
+func runSeveral(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "noether")
 	want := map[holt.RunEventKind]string{holt.RunStdout: "hi there\n", holt.RunStderr: "oh\n"}
@@ -210,7 +210,7 @@ func runSeveral(t *testing.T, n httpapi.Nouns) {
 	}
 }
 
-func follow(t *testing.T, n httpapi.Nouns) {
+func follow(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "hopper")
 	run := Must(n.Runs.Start(ctx, "hopper", holt.RunSpec{Command: "echo 0123456789"}, ""))(t)
@@ -244,7 +244,7 @@ func follow(t *testing.T, n httpapi.Nouns) {
 	Collect(t, n, long.ID)
 }
 
-func input(t *testing.T, n httpapi.Nouns) {
+func input(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "turing")
 	run := Must(n.Runs.Start(ctx, "turing", holt.RunSpec{Command: "tr a-z A-Z; echo over", Stdin: true}, ""))(t)
@@ -272,7 +272,7 @@ func input(t *testing.T, n httpapi.Nouns) {
 	}
 }
 
-func signal(t *testing.T, n httpapi.Nouns) {
+func signal(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "lovelace")
 	run := Must(n.Runs.Start(ctx, "lovelace", holt.RunSpec{Command: "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.01; done"}, ""))(t)

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 var errSeen = errors.New("seen")
 
 // seen follows events until one is the last that is waited for.
-func seen(t *testing.T, n httpapi.Nouns, q holt.EventQuery, last func(holt.Event) bool) (all []holt.Event) {
+func seen(t *testing.T, n nouns.Set, q holt.EventQuery, last func(holt.Event) bool) (all []holt.Event) {
 	t.Helper()
 	q.Follow = true
 	err := n.Events.Follow(t.Context(), q, func(e holt.Event) error {
@@ -27,7 +27,7 @@ func seen(t *testing.T, n httpapi.Nouns, q holt.EventQuery, last func(holt.Event
 	return all
 }
 
-func eventVerbs(t *testing.T, n httpapi.Nouns) {
+func eventVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	began := seen(t, n, holt.EventQuery{}, func(e holt.Event) bool { return true })[0]
 	if began.Kind != holt.EventReady || began.ID == "" || began.At.IsZero() {

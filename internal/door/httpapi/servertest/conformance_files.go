@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
-func fileVerbs(t *testing.T, n httpapi.Nouns) {
+func fileVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "curie")
 	const dir, file = "/home/agent/notes", "/home/agent/notes/a b&c.txt"
@@ -61,7 +61,7 @@ func fileVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // pages lists a directory page by page, and removes it.
-func pages(t *testing.T, files httpapi.Files, of, dir string) {
+func pages(t *testing.T, files nouns.Files, of, dir string) {
 	t.Helper()
 	ctx, dir := t.Context(), dir+"/pages"
 	for _, name := range []string{"b", "a", "d", "c\xff", "e"} {
@@ -89,7 +89,7 @@ func pages(t *testing.T, files httpapi.Files, of, dir string) {
 }
 
 // partBehindLink reads parts of "0123456789" by a link to it, and removes the link.
-func partBehindLink(t *testing.T, files httpapi.Files, of, link, to string) {
+func partBehindLink(t *testing.T, files nouns.Files, of, link, to string) {
 	t.Helper()
 	ctx := t.Context()
 	Must(files.Symlink(ctx, of, holt.SymlinkSpec{Path: holt.OSString(link), Target: holt.OSString(to)}, ""))(t)
@@ -107,7 +107,7 @@ func partBehindLink(t *testing.T, files httpapi.Files, of, link, to string) {
 }
 
 // links makes symbolic links in an existing directory, and removes them.
-func links(t *testing.T, files httpapi.Files, of, dir string) {
+func links(t *testing.T, files nouns.Files, of, dir string) {
 	ctx, name := t.Context(), dir+"/link\xff"
 	at := holt.OSString(name)
 	for _, target := range []holt.OSString{"elsewhere/no\u00f6 thing \xf6", "/etc"} { // the second replaces the first
@@ -138,7 +138,7 @@ func (c cutReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func writes(t *testing.T, n httpapi.Nouns) {
+func writes(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "darwin")
 	const file = "/home/agent/new/dir/file"
@@ -168,7 +168,7 @@ func writes(t *testing.T, n httpapi.Nouns) {
 	}
 }
 
-func workspaceVerbs(t *testing.T, n httpapi.Nouns) {
+func workspaceVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	w := Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "data"}, ""))(t)
 	_, err := n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "data"}, "")
@@ -207,7 +207,7 @@ func workspaceVerbs(t *testing.T, n httpapi.Nouns) {
 	}
 }
 
-func daemonVerbs(t *testing.T, n httpapi.Nouns) {
+func daemonVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "gauss")
 	h := Must(n.Daemon.Health(ctx))(t)

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // forkVerbs forks a workspace, lets both change, and merges back.
-func forkVerbs(t *testing.T, n httpapi.Nouns) {
+func forkVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "origin"}, ""))(t)
 	put := func(ref, path, text string) {
@@ -61,7 +61,7 @@ func forkVerbs(t *testing.T, n httpapi.Nouns) {
 	forkErrors(ctx, t, n)
 }
 
-func mergeVerbs(ctx context.Context, t *testing.T, n httpapi.Nouns, get func(string, string) string) {
+func mergeVerbs(ctx context.Context, t *testing.T, n nouns.Set, get func(string, string) string) {
 	t.Helper()
 	dry := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", DryRun: true}, ""))(t)
 	if len(dry.Conflicts) != 2 || dry.Conflicts[0].Code != holt.BothChanged || dry.Conflicts[0].Reason == "" || dry.Counts.Created != 1 || dry.Before != "" || dry.After != "" {
@@ -78,7 +78,7 @@ func mergeVerbs(ctx context.Context, t *testing.T, n httpapi.Nouns, get func(str
 
 // settleVerbs settles a conflict for the one side, and then, changed again, for
 // the other.
-func settleVerbs(ctx context.Context, t *testing.T, n httpapi.Nouns, put func(ref, path, text string), get func(string, string) string) {
+func settleVerbs(ctx context.Context, t *testing.T, n nouns.Set, put func(ref, path, text string), get func(string, string) string) {
 	t.Helper()
 	ours := Must(n.Workspaces.Merge(ctx, "origin", holt.MergeSpec{From: "other", Ours: []string{"/b"}}, ""))(t)
 	if len(ours.Conflicts) > 0 || len(ours.Ours) != 1 || ours.Ours[0] != "/b" || get("origin", "/b") != "ours\n" {
@@ -103,7 +103,7 @@ func settleVerbs(ctx context.Context, t *testing.T, n httpapi.Nouns, put func(re
 	WantCode(t, err, holt.InvalidArgument)
 }
 
-func forkErrors(ctx context.Context, t *testing.T, n httpapi.Nouns) {
+func forkErrors(ctx context.Context, t *testing.T, n nouns.Set) {
 	t.Helper()
 	_, err := n.Workspaces.Fork(ctx, "missing", holt.ForkSpec{}, "")
 	WantCode(t, err, holt.NotFound)
@@ -121,7 +121,7 @@ func forkErrors(ctx context.Context, t *testing.T, n httpapi.Nouns) {
 }
 
 // askForks asks several workspaces at once.
-func askForks(ctx context.Context, t *testing.T, n httpapi.Nouns) {
+func askForks(ctx context.Context, t *testing.T, n nouns.Set) {
 	t.Helper()
 	ask := func(q holt.QuerySpec) string {
 		t.Helper()

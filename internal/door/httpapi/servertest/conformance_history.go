@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 	"holt/internal/store/parcel"
 )
 
 // pastOf is one workspace whose past is tried.
 type pastOf struct {
 	*testing.T
-	n httpapi.Nouns
+	n nouns.Set
 }
 
 func (p pastOf) write(path, content string) {
@@ -49,7 +49,7 @@ func (p pastOf) want(what string, got, want any) {
 }
 
 // historyVerbs checks checkpoints, comparisons and ways back.
-func historyVerbs(t *testing.T, n httpapi.Nouns) {
+func historyVerbs(t *testing.T, n nouns.Set) {
 	ctx, p := t.Context(), pastOf{t, n}
 	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "past"}, ""))(t)
 	_, err := n.History.DiffPoints(ctx, "past", holt.DiffSpec{})

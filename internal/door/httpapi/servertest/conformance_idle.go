@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // testIdle: how a computer is kept awake, and what is said of that.
-func testIdle(t *testing.T, n httpapi.Nouns) {
+func testIdle(t *testing.T, n nouns.Set) {
 	ctx, c := t.Context(), newComputer(t, n, "einstein")
 	if c.IdleTimeout != holt.DefaultIdleTimeout {
 		t.Errorf("idle timeout of a computer that was given none: %v", c.IdleTimeout)
@@ -35,7 +35,7 @@ func testIdle(t *testing.T, n httpapi.Nouns) {
 }
 
 // testRename: ids stay, the old name is free, and a name that another has is refused.
-func testRename(t *testing.T, n httpapi.Nouns, c holt.Computer) {
+func testRename(t *testing.T, n nouns.Set, c holt.Computer) {
 	ctx := t.Context()
 	newComputer(t, n, "bohr")
 	for _, bad := range []struct {
@@ -74,7 +74,7 @@ func testRename(t *testing.T, n httpapi.Nouns, c holt.Computer) {
 	}
 }
 
-func testHolds(t *testing.T, n httpapi.Nouns, c holt.Computer) {
+func testHolds(t *testing.T, n nouns.Set, c holt.Computer) {
 	ctx := t.Context()
 	first, err := n.Computers.Hold(ctx, c.Name, holt.HoldSpec{Reason: "thinking"}, "hold-once")
 	if err != nil || first.ExpiresAt.Sub(first.CreatedAt) != 30*time.Minute || first.ComputerID != c.ID {

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 	"holt/internal/store/parcel"
 )
 
 // sendInputs sends files, by name, for jobs to begin with.
-func sendInputs(t *testing.T, n httpapi.Nouns, files map[string]string) holt.JobInputs {
+func sendInputs(t *testing.T, n nouns.Set, files map[string]string) holt.JobInputs {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -27,7 +27,7 @@ func sendInputs(t *testing.T, n httpapi.Nouns, files map[string]string) holt.Job
 }
 
 // fetched returns the outputs of a job, by name.
-func fetched(t *testing.T, n httpapi.Nouns, id holt.JobID) map[string]string {
+func fetched(t *testing.T, n nouns.Set, id holt.JobID) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
 	fail(t, n.Jobs.Outputs(t.Context(), id, &b))
@@ -41,7 +41,7 @@ func fetched(t *testing.T, n httpapi.Nouns, id holt.JobID) map[string]string {
 }
 
 // jobSays follows a job from an offset on and returns what it says and its exit status.
-func jobSays(t *testing.T, n httpapi.Nouns, id holt.JobID, offset int64) (out string, status int) {
+func jobSays(t *testing.T, n nouns.Set, id holt.JobID, offset int64) (out string, status int) {
 	t.Helper()
 	fail(t, n.Jobs.Follow(t.Context(), id, offset, func(e holt.RunEvent) error {
 		out += string(e.Data)
@@ -53,7 +53,7 @@ func jobSays(t *testing.T, n httpapi.Nouns, id holt.JobID, offset int64) (out st
 	return out, status
 }
 
-func jobVerbs(t *testing.T, n httpapi.Nouns) {
+func jobVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	in := sendInputs(t, n, map[string]string{"a": "alpha\n"})
 	if in.Bytes != 6 {
@@ -99,7 +99,7 @@ func jobVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // wantLost follows a job whose command does not come to its end.
-func wantLost(t *testing.T, n httpapi.Nouns, id holt.JobID) {
+func wantLost(t *testing.T, n nouns.Set, id holt.JobID) {
 	t.Helper()
 	var end *holt.Run
 	fail(t, n.Jobs.Follow(t.Context(), id, 0, func(e holt.RunEvent) error { end = e.Run; return nil }))
@@ -108,7 +108,7 @@ func wantLost(t *testing.T, n httpapi.Nouns, id holt.JobID) {
 	}
 }
 
-func jobEnds(t *testing.T, n httpapi.Nouns, in holt.JobInputsID) {
+func jobEnds(t *testing.T, n nouns.Set, in holt.JobInputsID) {
 	ctx := t.Context()
 	long := Must(n.Jobs.Create(ctx, holt.JobSpec{Inputs: in, Run: holt.RunSpec{Command: "echo begun; sleep 600"}}, ""))(t)
 	if got := Must(n.Jobs.Cancel(ctx, long.ID, ""))(t); got.State != holt.JobCancelled {

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // networkVerbs changes what a computer may reach, where it has a network of its own.
-func networkVerbs(t *testing.T, n httpapi.Nouns) {
+func networkVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "einstein")
 	_, err := n.Networks.Get(ctx, "nobody")

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // servePy is a program of a computer that says at which port it listens. To each
@@ -56,7 +56,7 @@ type listener struct {
 }
 
 // listen starts it, at a unix socket if there is a path.
-func listen(t *testing.T, n httpapi.Nouns, computer, socket string) *listener {
+func listen(t *testing.T, n nouns.Set, computer, socket string) *listener {
 	t.Helper()
 	argv := []string{"python3", "-c", servePy}
 	if socket != "" {
@@ -106,7 +106,7 @@ func (l *listener) says(t *testing.T) string {
 	return ""
 }
 
-func portVerbs(t *testing.T, n httpapi.Nouns) {
+func portVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "bell")
 	Must(n.Computers.Stop(ctx, "bell", ""))(t)
@@ -163,7 +163,7 @@ func portVerbs(t *testing.T, n httpapi.Nouns) {
 
 // portEnds: a connection ends as its far end has it, or as this one has it; who does not
 // read holds up nobody else.
-func portEnds(t *testing.T, n httpapi.Nouns) {
+func portEnds(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "bell")
 	l := listen(t, n, "bell", "")

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // previewVerbs shows ports of a computer, and its domains.
-func previewVerbs(t *testing.T, n httpapi.Nouns) {
+func previewVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
 	yes, no := true, false
@@ -61,7 +61,7 @@ func previewVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // previewLinks makes links, if there is somebody who would answer them.
-func previewLinks(t *testing.T, n httpapi.Nouns) {
+func previewLinks(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	before := time.Now()
 	link, err := n.Previews.Link(ctx, "einstein", 3000, holt.PreviewLinkSpec{ExpiresInMS: 3600_000})

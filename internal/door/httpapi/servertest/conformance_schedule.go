@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
-func scheduleVerbs(t *testing.T, n httpapi.Nouns) {
+func scheduleVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
 	newComputer(t, n, "bohr")
@@ -68,7 +68,7 @@ func scheduleVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // fire runs a schedule of a stopped computer, which is stopped again.
-func fire(t *testing.T, n httpapi.Nouns, c holt.Computer) {
+func fire(t *testing.T, n nouns.Set, c holt.Computer) {
 	ctx := t.Context()
 	Must(n.Computers.Stop(ctx, "einstein", ""))(t)
 	fired := Must(n.Schedules.Run(ctx, "nightly", "now"))(t)

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // secretVerbs gives a computer host secrets, where it has a network of its own.
-func secretVerbs(t *testing.T, n httpapi.Nouns) {
+func secretVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "einstein")
 	api := holt.HostSecret{Host: "api.example.com", Value: "sk-hunter2"}

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // snapshotVerbs: an engine either keeps memory, or says that it cannot and
 // changes nothing.
-func snapshotVerbs(t *testing.T, n httpapi.Nouns) {
+func snapshotVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
 	if got := Must(n.Computers.Resume(ctx, "einstein", ""))(t); got.State != holt.ComputerRunning {
@@ -75,7 +75,7 @@ func snapshotVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // deleteRelated: a computer's snapshots go with it and its forks go on, and both are named.
-func deleteRelated(t *testing.T, n httpapi.Nouns) {
+func deleteRelated(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	dusk := Must(n.Computers.Snapshot(ctx, "einstein", holt.SnapshotSpec{Name: "dusk"}, ""))(t)
 	gone := Must(n.Computers.Delete(ctx, "einstein", "delete-einstein"))(t)
@@ -98,7 +98,7 @@ func deleteRelated(t *testing.T, n httpapi.Nouns) {
 }
 
 // restoreSnapshots leaves einstein where it was.
-func restoreSnapshots(t *testing.T, n httpapi.Nouns, kept holt.Snapshot) {
+func restoreSnapshots(t *testing.T, n nouns.Set, kept holt.Snapshot) {
 	ctx := t.Context()
 	newComputer(t, n, "bohr")
 	_, err := n.Snapshots.Restore(ctx, "bohr@dawn", holt.SnapshotRestoreSpec{}, "")
@@ -135,7 +135,7 @@ func restoreSnapshots(t *testing.T, n httpapi.Nouns, kept holt.Snapshot) {
 	}
 }
 
-func forkSnapshots(t *testing.T, n httpapi.Nouns, kept holt.Snapshot) {
+func forkSnapshots(t *testing.T, n nouns.Set, kept holt.Snapshot) {
 	ctx := t.Context()
 	two := Must(n.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Count: 2, Name: "try"}, "fork"))(t)
 	if len(two.Computers) != 2 || two.Computers[0].Name != "try-1" || two.Computers[1].Error != nil || two.Snapshot == kept.ID {

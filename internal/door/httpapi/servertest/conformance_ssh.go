@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // someKey is a public key that nobody has the other half of any more.
 const someKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkpHcIo1W9l8ROPsskmnqC5pV02/r5wikJ4cGI3JuBe laptop"
 
 // sshVerbs puts a key on record and takes it off.
-func sshVerbs(t *testing.T, n httpapi.Nouns) {
+func sshVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	if h := n.SSH.Host(); h.Key == "" || h.Fingerprint == "" {
 		t.Errorf("%+v", h)

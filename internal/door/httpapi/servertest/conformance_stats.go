@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // statsVerbs looks at what a computer takes that runs, and one that does not.
-func statsVerbs(t *testing.T, n httpapi.Nouns) {
+func statsVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	_, err := n.Stats.Get(ctx, "nobody")
 	WantCode(t, err, holt.NotFound)

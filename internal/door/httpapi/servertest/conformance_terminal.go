@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // screenWait bounds how long a test waits for what a terminal must show.
@@ -35,7 +35,7 @@ type Screen struct {
 }
 
 // Watch attaches to a terminal until the test's end.
-func Watch(t testing.TB, n httpapi.Nouns, computer, ref string, spec holt.AttachSpec) *Screen {
+func Watch(t testing.TB, n nouns.Set, computer, ref string, spec holt.AttachSpec) *Screen {
 	ctx, stop := context.WithCancel(t.Context())
 	s := &Screen{In: make(chan holt.TerminalInput), Stop: stop, Done: make(chan error, 1), changed: make(chan struct{})}
 	go func() {
@@ -137,7 +137,7 @@ func (s *Screen) Exit(t testing.TB) holt.Terminal {
 	return *s.exit
 }
 
-func terminalVerbs(t *testing.T, n httpapi.Nouns) {
+func terminalVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "bell")
 	Must(n.Computers.Stop(ctx, "bell", ""))(t)
@@ -191,7 +191,7 @@ func terminalVerbs(t *testing.T, n httpapi.Nouns) {
 
 // terminalTypists: many clients at one terminal, signals, and a client that
 // comes again under its name.
-func terminalTypists(t *testing.T, n httpapi.Nouns) {
+func terminalTypists(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "gray")
 	// The reader dies of the signal. A trap around its read could be missed: a

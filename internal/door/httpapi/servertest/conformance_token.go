@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // tokenVerbs makes tokens, with the secret in the first answer alone.
-func tokenVerbs(t *testing.T, n httpapi.Nouns) {
+func tokenVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	before := len(Must(n.Tokens.List(ctx))(t))
 	c := newComputer(t, n, "einstein")

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 	"holt/internal/store/parcel"
 )
 
 // treeVerbs checks what is done with a workspace's files without a computer.
-func treeVerbs(t *testing.T, n httpapi.Nouns) {
+func treeVerbs(t *testing.T, n nouns.Set) {
 	ctx, files := t.Context(), n.WorkspaceFiles
 	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "data"}, ""))(t)
 	made := Must(files.Mkdir(ctx, "data", holt.MkdirSpec{Path: "/notes/deep", Parents: true}, ""))(t)
@@ -73,7 +73,7 @@ func treeVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // transfer exports from one workspace and imports into another, with a quota.
-func transfer(t *testing.T, n httpapi.Nouns) {
+func transfer(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	var sent bytes.Buffer
 	fail(t, n.Workspaces.Export(ctx, "data", holt.ExportSpec{Path: "/notes"}, &sent))

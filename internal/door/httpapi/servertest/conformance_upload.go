@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // sumOf is the SHA-256 of some bytes, as uploads have it.
@@ -19,7 +19,7 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func uploadVerbs(t *testing.T, n httpapi.Nouns) {
+func uploadVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "noether")
 	Must(n.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""))(t)
@@ -130,7 +130,7 @@ func uploadVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // uploadRenamed: an upload goes to the computer that it was begun for, whatever that, or another, is called by then.
-func uploadRenamed(t *testing.T, n httpapi.Nouns) {
+func uploadRenamed(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "hopper")
 	u := Must(n.Uploads.Create(ctx, holt.UploadSpec{Computer: "noether", Path: "/home/agent/bound", Size: 5}, ""))(t)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // Its computers use nothing that a budget counts, and all are the default tenant's.
@@ -139,7 +139,7 @@ func (n computers) RemoveBudget(_ context.Context, ref, key string) error {
 }
 
 // limitVerbs: what tenants may have is what was set, and more is refused with what is used.
-func limitVerbs(t *testing.T, n httpapi.Nouns) {
+func limitVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	c := newComputer(t, n, "einstein")
 	if l := Must(n.Limits.Get(ctx, holt.DefaultTenant))(t); l.MaxComputers != 0 || l.Used.Computers != 1 || l.Used.Running != 1 || l.Used.MemoryMB != int64(c.MemoryMB) || l.Used.DiskMB != int64(c.DiskSizeMB+c.WorkspaceSizeMB) {
@@ -179,7 +179,7 @@ func limitVerbs(t *testing.T, n httpapi.Nouns) {
 }
 
 // budgetVerbs: a budget is shown with its computer, keeps what is not changed, and goes.
-func budgetVerbs(t *testing.T, n httpapi.Nouns) {
+func budgetVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "einstein")
 	hour, day, none, endless := int64(3600e3), int64(24*3600e3), int64(0), int64(1)<<62

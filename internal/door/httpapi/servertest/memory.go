@@ -23,9 +23,9 @@ import (
 
 	"holt"
 	"holt/internal/audit"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/preview"
 	"holt/internal/event"
+	"holt/internal/nouns"
 	"holt/internal/schedule"
 	"holt/internal/store/db"
 	"holt/internal/upload"
@@ -93,9 +93,9 @@ func New(dir string) *Memory {
 }
 
 // Nouns returns what a server needs.
-func (m *Memory) Nouns() httpapi.Nouns {
+func (m *Memory) Nouns() nouns.Set {
 	m.firstNouns.Do(m.openSchedules)
-	return httpapi.Nouns{
+	return nouns.Set{
 		Computers: computers{m}, Snapshots: snapshots{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
 		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Tokens: tokens{m}, Audit: m.log, Daemon: daemon{m},

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"holt"
-	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // Resize has a running computer get more at once and less when it starts next.
@@ -40,7 +40,7 @@ func (n computers) Resize(_ context.Context, ref string, spec holt.ResizeSpec, k
 }
 
 // resizes: what is wrong is refused and changes nothing; what is asked for is there or pending, and there after a stop.
-func resizes(t *testing.T, n httpapi.Nouns) {
+func resizes(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	was := newComputer(t, n, "einstein")
 	for _, bad := range []holt.ResizeSpec{{}, {CPUs: -1}, {MemoryMB: -1}} {

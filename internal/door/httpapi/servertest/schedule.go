@@ -9,9 +9,9 @@ import (
 	"holt"
 	"holt/internal/audit"
 	"holt/internal/computer"
-	"holt/internal/door/httpapi"
 	"holt/internal/door/preview"
 	"holt/internal/idempotency"
+	"holt/internal/nouns"
 	"holt/internal/schedule"
 	"holt/internal/store/db"
 	"holt/internal/upload"
@@ -56,7 +56,7 @@ func (m *Memory) openSchedules() {
 
 // uploaded are the files that uploads write.
 type uploaded struct {
-	httpapi.Files
+	nouns.Files
 	known func(context.Context, string) (string, error)
 }
 

@@ -15,6 +15,7 @@ import (
 	"holt/internal/access"
 	"holt/internal/api"
 	"holt/internal/door/httpapi"
+	"holt/internal/nouns"
 )
 
 // Secret is the token that the server of [Serve] takes over TCP.
@@ -58,7 +59,7 @@ type Door struct {
 
 // Options returns a test's server options for some nouns. Warnings and errors are in
 // the test's log, with HOLT_TEST_LOG set every request.
-func Options(t testing.TB, nouns httpapi.Nouns) httpapi.Options {
+func Options(t testing.TB, nouns nouns.Set) httpapi.Options {
 	level := slog.LevelWarn
 	if os.Getenv("HOLT_TEST_LOG") != "" {
 		level = slog.LevelDebug
@@ -131,8 +132,8 @@ func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
 }
 
 // ClientNouns are the server's nouns on the other side of the wire.
-func ClientNouns(c *client.Client) httpapi.Nouns {
-	return httpapi.Nouns{
+func ClientNouns(c *client.Client) nouns.Set {
+	return nouns.Set{
 		Computers: c.Computers, Snapshots: c.Snapshots, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
 		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
 		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Events: c.Events, Uploads: c.Uploads, Tokens: c.Tokens, Audit: c.Audit, Daemon: c.Daemon,

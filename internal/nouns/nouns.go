@@ -1,26 +1,23 @@
-package httpapi
+// Package nouns holds the interfaces of the nouns, below the doors that call them, the authorisation that guards them and
+// the daemon that wires them. Package client has the same method sets on the other side of the wire.
+//
+// It holds no behaviour and no wire types: those are in package holt, and endpoints in package api.
+//
+// In all interfaces: ref is a name or an id. A path is absolute, inside the guest. key is the caller's idempotency key, or ""
+// without one: a repeated call with the same key and arguments changes nothing more and gets the first answer; the same key
+// with different arguments is Conflict. Errors are [*holt.Error]; any other error is answered as Internal. Contexts end with
+// the request: a caller who hangs up cancels the call. A noun detaches or undoes work that must not be cancelled half-way.
+package nouns
 
 import (
 	"context"
 	"io"
 
 	"holt"
-	"holt/internal/access"
 )
 
-// Nouns are what the API speaks of: the few interfaces that the server needs,
-// implemented by the packages below it (or, in tests, in memory, see package
-// servertest, which also holds the conformance suite). Package client has the
-// same method sets on the other side of the wire.
-//
-// In all of them: ref is a name or an id. A path is absolute, inside the
-// guest. key is the caller's idempotency key, "" if none: a repeated call with
-// the same key and the same arguments does nothing more and gets the first
-// answer; the same key with other arguments is Conflict. Errors are
-// [*holt.Error]; any other error is answered as Internal. Contexts end with
-// the request, so a caller who hangs up cancels; work that must not be
-// cancelled half-way is the noun's to detach or to undo.
-type Nouns struct {
+// Set is all nouns of a daemon.
+type Set struct {
 	Computers      Computers
 	Snapshots      Snapshots
 	Runs           Runs
@@ -327,16 +324,6 @@ type TokenStore interface {
 	List(ctx context.Context) ([]holt.Token, error)
 	// Delete revokes one, those that it has made, and what they have open.
 	Delete(ctx context.Context, ref, key string) error
-}
-
-// Tokens judges the bearer tokens of callers who come over TCP; it is what
-// [access.Tokens] does.
-type Tokens interface {
-	// Check returns whose token it is, or Unauthenticated. It takes the same
-	// time for every wrong secret.
-	Check(ctx context.Context, secret string) (access.Token, error)
-	// Hold returns a context for a call with the token: it ends when that is revoked or expires.
-	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
 }
 
 // Idle is what keeps computers awake, and when they are paused.
