@@ -101,7 +101,7 @@ func (g *guard) token(ctx context.Context, ref string, op operation) error {
 	}
 	t, err := g.n.Tokens.Get(ctx, ref)
 	if err == nil && !within(a, t) {
-		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows all tokens")
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (g *guard) deleteToken(ctx context.Context, in *api.TokenKeyed) error {
 		return err
 	}
 	if err == nil && !within(a, t) {
-		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(in.Token, 80)).WithHint("holt token list shows those there are")
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(in.Token, 80)).WithHint("holt token list shows all tokens")
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (g *guard) deleteSSHKey(ctx context.Context, in *api.SSHKeyKeyed) error {
 			return err
 		}
 		if !ok {
-			return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(in.ID, 64)).WithHint("holt ssh-key list shows those there are")
+			return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(in.ID, 64)).WithHint("holt ssh-key list shows all keys")
 		}
 	}
 	return nil
