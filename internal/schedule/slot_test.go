@@ -49,7 +49,7 @@ func TestDownComputer(t *testing.T) {
 		w.add("sound", "nightly", "0 3 * * *", "1m", nil)
 		time.Sleep(3*time.Hour + time.Minute)
 		if at := w.begins("nightly"); at != "03:00:03" {
-			t.Errorf("it began at %s", at)
+			t.Errorf("the run began at %s", at)
 		}
 		time.Sleep(49 * time.Minute)
 		if tries := w.tried() - 1; tries < 4 || tries > 8 { // 2 minutes each, with pauses of 15 s, 30 s, 1, 2, 4, 8 and 10 minutes
@@ -83,7 +83,7 @@ func TestDownOfOneTenant(t *testing.T) {
 		w.add("sound", "nightly", "1 3 * * *", "1m", nil) // while all others wait
 		time.Sleep(3*time.Hour + 20*time.Minute)
 		if at := w.begins("nightly"); at != "03:02:03" {
-			t.Errorf("it began at %s", at)
+			t.Errorf("the run began at %s", at)
 		}
 		w.add(names[0], "other", "@yearly", "1m", nil)
 		w.mends()
