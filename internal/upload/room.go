@@ -11,14 +11,14 @@ import (
 	"holt/internal/hosterror"
 )
 
-// What a tenant has declared, come or not, may be half of what the disk has free without its own uploads; and what has come of all
-// tenants three quarters of what the disk has free without uploads. So what a tenant has promised takes nothing from others, and
-// what one has sent leaves them room: half of half.
+// Two limits bound uploads. The declared sizes of a tenant's open uploads are at most half of the disk's free room without
+// that tenant's uploads. The received bytes of all tenants are at most three quarters of the free room without any upload. So
+// declared sizes take no room from other tenants, and the received bytes of one tenant leave room for others.
 
-// lookEvery is how many bytes are added between two looks at how much room there is.
+// checkEvery is the number of bytes between two checks of the free room.
 const checkEvery = 16 << 20
 
-// declarable is how many bytes a tenant's uploads may be declared to have together.
+// declarable returns the maximum of the declared sizes of a tenant's open uploads, bytes.
 func (s *Store) declarable(ctx context.Context, tenant string) (int64, error) {
 	free, all, err := s.disk()
 	if err != nil {
