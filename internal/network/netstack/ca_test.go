@@ -34,14 +34,14 @@ func TestCALater(t *testing.T) {
 	if err := s.SetCA(ca); err != nil {
 		t.Fatal(err)
 	}
-	first := s.minter.Load()
+	first := s.issuer.Load()
 	if code, said := ask("/ca.pem"); code != http.StatusOK || said != string(certificate) {
 		t.Errorf("ca.pem: %d %s", code, said)
 	}
 	if code, _ := ask("/v1/self"); code != http.StatusTeapot {
 		t.Errorf("the rest: %d", code)
 	}
-	if err := s.SetCA(ca); err != nil || s.minter.Load() != first {
+	if err := s.SetCA(ca); err != nil || s.issuer.Load() != first {
 		t.Errorf("the same CA again: %v", err)
 	}
 	leaf, err := first.of("api.test")

@@ -58,7 +58,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0, 0, 0x50, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		receive(bytes.NewReader(b), s.link, s.neighbourly())
+		receive(bytes.NewReader(b), s.link, s.learning())
 		s.link.Drain()
 		if admitted(b) && (len(b) < 34 || b[12] != 8) {
 			t.Errorf("%x was admitted", b)
@@ -116,7 +116,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		q.SetQuestion("a.example.", dns.TypeA)
-		out := s.resolver.sift(q, a, "a.example")
+		out := s.resolver.filter(q, a, "a.example")
 		if len(out.Ns)+len(out.Extra) > 1 {
 			t.Errorf("more than answers: %v", out)
 		}
@@ -125,12 +125,12 @@ func FuzzAnswer(f *testing.F) {
 			case *dns.A:
 				ip, _ := netip.AddrFromSlice(rr.A.To4())
 				if !s.mayReach(s.newFlow(netip.AddrPortFrom(ip, 443), nil)) {
-					t.Errorf("%v is told", rr)
+					t.Errorf("%v is visible", rr)
 				}
 			case *dns.CNAME, *dns.DNAME: // lead to an address
 			default:
-				if !slices.Contains(told, rr.Header().Rrtype) || !s.mayTell(s.policy.Load(), rr) {
-					t.Errorf("%v is told", rr)
+				if !slices.Contains(visibleTypes, rr.Header().Rrtype) || !s.mayTell(s.policy.Load(), rr) {
+					t.Errorf("%v is visible", rr)
 				}
 			}
 		}
@@ -178,17 +178,17 @@ func FuzzHello(f *testing.F) {
 	f.Add(hello(""))
 	f.Add(append([]byte{22, 3, 1, 0, 1, 1, 22, 3, 1, whole[3], whole[4] - 1}, whole[6:]...)) // in two records
 	f.Fuzz(func(t *testing.T, b []byte) {
-		said := understand(b)
+		said := parseGreeting(b)
 		if len(b) > 0 {
-			if before := understand(b[:len(b)-1]); before.speech != unsure && before != said {
+			if before := parseGreeting(b[:len(b)-1]); before.protocol != undecided && before != said {
 				t.Errorf("%v became %v", before, said)
 			}
 		}
 		if name, ok := heardByTLS(b); ok {
 			want, valid := canonical(name)
 			switch {
-			case said.speech == broken || said.speech == unsure && len(b) > maxHello:
-			case said.speech != spokenTLS:
+			case said.protocol == malformed || said.protocol == undecided && len(b) > maxHello:
+			case said.protocol != protoTLS:
 				t.Errorf("a server hears %q, and we %v", name, said)
 			case valid && said.name != want, !valid && said.name != "":
 				t.Errorf("a server hears %q, and we %q", name, said.name)

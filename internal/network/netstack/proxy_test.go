@@ -193,7 +193,7 @@ func TestSecretStays(t *testing.T) {
 	}
 	// A redirect is the client's: it goes to the other host without the secret.
 	both := x509.NewCertPool()
-	both.AddCert(s.minter.Load().leaf)
+	both.AddCert(s.issuer.Load().leaf)
 	if code, _, body := g.do(g.client(both, true), "GET", "https://api.test/redirect?to=http://other.test/"); code != 200 || body != "hello from other.test\n" || at.last().Get("Authorization") != "" {
 		t.Errorf("a redirect: %d %s, %v", code, body, at.last())
 	}

@@ -19,7 +19,7 @@ type site struct {
 	mu     sync.Mutex
 	heard  []string // host and, with TLS, the name that was asked for
 	header []http.Header
-	mint   atomic.Pointer[minter]
+	mint   atomic.Pointer[issuer]
 	roots  *x509.CertPool
 }
 
@@ -65,7 +65,7 @@ func (s *site) certified(t *testing.T, by string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mint, err := newMinter(ca)
+	mint, err := newIssuer(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
