@@ -83,7 +83,7 @@ func TestWhoMaySee(t *testing.T) {
 		if id := strings.LastIndex(none, "req_"); id >= 0 { // of each request, in the page
 			none, private = none[:id], private[:id]
 		}
-		if none != private || !strings.Contains(none, "nothing here that you may see") {
+		if none != private || !strings.Contains(none, "no access to this address") {
 			t.Errorf("a stranger can tell them apart:\n%s\n%s", none, private)
 		}
 	}

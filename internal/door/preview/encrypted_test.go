@@ -90,7 +90,7 @@ func TestAppsThatSpeakTLS(t *testing.T) {
 			w.set("einstein", 3000, true)
 			w.secure(3000, said, reject)
 			for _, body := range []string{"", "small", strings.Repeat("large", mostRepeated)} {
-				w.door.spoken.set = nil // each is the first one once
+				w.door.protocols.set = nil // each is the first one once
 				for range 2 {
 					resp := w.ask("POST", page3000, strings.NewReader(body))
 					b, err := io.ReadAll(resp.Body)

@@ -71,7 +71,7 @@ func TestNothingListens(t *testing.T) {
 	w.set("einstein", 5000, true)
 	const url = "http://5000-einstein.localhost/"
 	got, body := w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token)
-	if got != 502 || !strings.Contains(body, `"hint":"these ports are listened at: 3000, 8080"`) || !strings.Contains(body, `"code":"unavailable"`) {
+	if got != 502 || !strings.Contains(body, `"hint":"ports in use: 3000, 8080"`) || !strings.Contains(body, `"code":"unavailable"`) {
 		t.Error(got, body)
 	}
 	got, body = w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token, "Accept", "text/html")
