@@ -43,7 +43,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestLabels: the name of every computer leads to it, and to no other.
+// TestLabels: the label of a computer leads to that computer only.
 func TestLabels(t *testing.T) {
 	const id = "cmp_aaaaaaaaaaaaaaaa"
 	const byID = "3000-cmp-aaaaaaaaaaaaaaaa"

@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// TestNamesOfTheAPI: no computer gets a name by which the API is reached, nor one below the domain of the previews that
-// is no preview's; and where one has it from before, calls of the API reach the API all the same, and no certificate is got.
+// TestNamesOfTheAPI: a computer cannot have a name of the API, or below the domain of previews, as its domain. If one has
+// it from before, the name is still the API's and gets no certificate for the domain.
 func TestNamesOfTheAPI(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// zeros are so many bytes.
+// zeros is a reader of a number of zero bytes.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -28,8 +28,8 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestStreams: what an app sends is seen at once, large bodies pass in both directions at once within bounded memory,
-// and trailers, early answers, 100-continue and HEAD are as the app has them: over HTTP/1.1, HTTP/2, and HTTP/2 with TLS.
+// TestStreams: answers are flushed at once, bodies are streamed in both directions, and trailers, early answers,
+// 100-continue and HEAD work: over HTTP/1.1, HTTP/2, and HTTP/2 with TLS.
 func TestStreams(t *testing.T) {
 	w := openWorld(t, nil)
 	w.set("einstein", 3000, true)
@@ -153,8 +153,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLargeBodies passes a gigabyte each way (with -short 64 MiB) while memory stays bounded, and a client that does
-// not read has the app wait.
+// TestLargeBodies sends a gigabyte each way (with -short 64 MiB) in bounded memory. A client that does not read makes the
+// app wait.
 func TestLargeBodies(t *testing.T) {
 	size := int64(1 << 30)
 	if testing.Short() {
@@ -206,11 +206,11 @@ func TestLargeBodies(t *testing.T) {
 	}
 	unread.Body.Close() // and the app, which could not send it all, hears of it
 	if n := <-sent; n == size {
-		t.Error("what nobody read was taken from the app")
+		t.Error("the door read more from the app than the client")
 	}
 }
 
-// TestWebSockets: messages pass both ways, with the protocol that both chose; another protocol than that which was asked for does not.
+// TestWebSockets: messages pass both ways with the negotiated subprotocol. Another upgrade than the requested one fails.
 func TestWebSockets(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
@@ -279,7 +279,7 @@ func (w *world) over(addr string, version int, secure bool) *http.Client {
 	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
-// TestHostileApps: whatever listens in a computer costs its visitors an error and the door nothing.
+// TestHostileApps: invalid answers of an app give its visitors an error and do not affect the door.
 func TestHostileApps(t *testing.T) {
 	w := openWorld(t, nil)
 	w.door.transport.ResponseHeaderTimeout = 500 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// unread are requests of clients that read nothing of what an app sends without end.
+// unread are requests of clients that do not read an endless answer.
 var unread = map[string]string{
 	"HTTP/1.1":                  "GET / HTTP/1.1\r\nHost: 3000-einstein.localhost\r\n\r\n",
 	"early answers":             "GET /early HTTP/1.1\r\nHost: 3000-einstein.localhost\r\n\r\n",
@@ -104,8 +104,8 @@ func (w *world) free(what string) {
 	})
 }
 
-// TestUnread: who does not read keeps neither the daemon from its end, nor a use of the computer and a place among the
-// requests that are open: when the right to it has gone, or after a time.
+// TestUnread: a client that does not read does not block the end of the daemon. Its request ends when the right to it
+// ends, or after a timeout.
 func TestUnread(t *testing.T) {
 	patience := 5 * time.Minute
 	ends := map[string]func(*world){

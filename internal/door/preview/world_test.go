@@ -24,8 +24,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// world is two computers whose ports are listeners of this process, in front of them the real store and door on a
-// real listener. Whether they run is a switch: the real computers are in package daemon's tests, and in e2e's.
+// world is two fake computers, whose ports are listeners of this process, and a real store and door on a real listener.
+// Tests with real computers are in package daemon and in e2e.
 type world struct {
 	t      testing.TB
 	store  *Store

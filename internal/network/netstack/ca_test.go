@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCALater: a stack that begins without a CA gets one when its computer has its first secret, and tells of it; what
-// else is asked of holt.internal goes to who answers there.
+// TestCALater: a stack without a CA gets one with the computer's first secret, and serves its certificate at
+// holt.internal. Other paths go to the handler.
 func TestCALater(t *testing.T) {
 	s, err := New(Options{Upstreams: []string{"127.0.0.1:1"}, Internal: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// beside is what goes on while a guest floods its network: a connection that it had before, and another computer.
+// beside checks, during a flood of a guest, an older connection of the guest and another computer.
 type beside struct {
 	over    chan struct{}
 	work    sync.WaitGroup
@@ -65,8 +65,8 @@ func (b *beside) end() string {
 	return fmt.Sprintf("%d echoes beside it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
 }
 
-// TestFloodHalfOpen: a guest without a kernel begins connections without end and completes none: as many as may be are held, none
-// is for a second one, and another computer goes on.
+// TestFloodHalfOpen: a guest that opens endless connections and completes none has a bounded number of them, and does
+// not affect another computer.
 func TestFloodHalfOpen(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -109,7 +109,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	if stand > maxDials || stand == 0 || int(most.Load()) > maxDials || grown > 50 {
 		t.Errorf("%d stand, at most %d, %d MiB", stand, most.Load(), grown)
 	}
-	for n := range conns { // it gives them up
+	for n := range conns { // reset them
 		if err := bareFrame(theirs, rstPacket(uint16(1024+n))); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	}
 }
 
-// bareFrame sends a packet of TCP in a frame, behind its length.
+// bareFrame sends a TCP packet in a frame after its length.
 func bareFrame(link io.Writer, packet []byte) error {
 	frame := append([]byte(ourMAC+"\x52\x54\x00\x68\x6f\x6c"), 8, 0)
 	frame = append(frame, rawIP{to: "93.184.216.34", protocol: 6, payload: packet}.bytes()...)

@@ -34,9 +34,9 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is a host, the networks beside it and an internet, all of the test's own: three network namespaces,
-// so that nothing leaves the machine. On the host and beside it are addresses that no guest may reach, with
-// listeners that count. What is beside the host is none of its addresses: only the policy refuses it.
+// world is a host, its private networks and an internet, in three network namespaces. The host and its networks have
+// addresses that no guest may reach, with listeners that count. Only the policy refuses those of the networks, which are
+// not the host's.
 type world struct {
 	t        *testing.T
 	internet int // namespace
@@ -69,7 +69,7 @@ const (
 	nearBeside, farBeside     = "44.0.1.1", "44.0.1.2"
 )
 
-// inWorld runs the test again in namespaces of its own; what it returns is nil outside of them.
+// inWorld runs the test again in new namespaces. It returns nil outside of them.
 func inWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(envWorld) == "" {
