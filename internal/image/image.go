@@ -26,7 +26,7 @@ type Image struct {
 	holt.Image
 	Root   string   // raw ext4, the backing file of computers' overlays
 	RootMB int      // virtual size of Root, MiB; the same as MinDiskMB
-	Kernel string   // what to boot: bzImage
+	Kernel string   // bzImage
 	Initrd string   // uncompressed newc cpio, for the store's guest binary
 	Args   []string // kernel arguments
 	Units  []string // systemd units that must be active before a computer is ready

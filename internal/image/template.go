@@ -82,24 +82,24 @@ func readRecipe(name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	beside, err := os.OpenRoot(filepath.Dir(name))
+	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return Recipe{}, err
 	}
-	defer beside.Close()
-	return recipe, recipe.readSources(beside.FS())
+	defer dir.Close()
+	return recipe, recipe.readSources(dir.FS())
 }
 
 // readSources reads the sources of files into the recipe, so that its digest covers
 // them.
-func (r *Recipe) readSources(beside fs.FS) error {
+func (r *Recipe) readSources(dir fs.FS) error {
 	total := 0
 	for i := range r.Files {
 		f := &r.Files[i]
 		if f.Source == "" {
 			continue
 		}
-		data, err := readSource(beside, f.Source)
+		data, err := readSource(dir, f.Source)
 		if err == nil {
 			if total += len(data); total > maxRecipeBytes {
 				err = fmt.Errorf("the sources of a recipe have more than %d bytes", maxRecipeBytes)
@@ -115,13 +115,13 @@ func (r *Recipe) readSources(beside fs.FS) error {
 }
 
 // readSource reads a regular file, up to one byte more than the maximum.
-func readSource(beside fs.FS, name string) ([]byte, error) {
-	if st, err := fs.Stat(beside, name); err != nil {
+func readSource(dir fs.FS, name string) ([]byte, error) {
+	if st, err := fs.Stat(dir, name); err != nil {
 		return nil, err
 	} else if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := beside.Open(name)
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +156,11 @@ func embeddedRecipe(name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	beside, err := fs.Sub(recipeFiles, "recipes")
+	dir, err := fs.Sub(recipeFiles, "recipes")
 	if err != nil {
 		return Recipe{}, err
 	}
-	return recipe, recipe.readSources(beside)
+	return recipe, recipe.readSources(dir)
 }
 
 func unknownTemplate(name string, known []string) error {

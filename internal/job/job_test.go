@@ -36,8 +36,8 @@ type world struct {
 	draining   bool
 	looks      int     // at the computers of a job
 	followed   int     // times, runs
-	resumes    []error // what the next resumes say; none: they do it
-	mute       []error // what the next followings say
+	resumes    []error // errors of the next resumes; none: they succeed
+	mute       []error // errors of the next calls of Follow
 	hurried    bool    // a run was followed for less than an hour at most
 }
 

@@ -89,7 +89,7 @@ func TestAddresses(t *testing.T) {
 	}
 	_, body := w.text("GET", link.ProgramURL)
 	if !strings.Contains(body, "Host: "+host+"\n") && !strings.Contains(body, bare) {
-		t.Errorf("the app is told another host than %s:\n%s", host, body)
+		t.Errorf("the app gets another host than %s:\n%s", host, body)
 	}
 	if err := w.store.Delete(t.Context(), "einstein", 3000, ""); err != nil {
 		t.Fatal(err)

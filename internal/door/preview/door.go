@@ -42,7 +42,7 @@ type Door struct {
 	sites     sites
 	protocols protocols
 	visitors  seenSet
-	refusals  seenSet      // who was turned away
+	refusals  seenSet      // refused visitors
 	idled     atomic.Int64 // the second in which idle connections were closed
 
 	ctx     context.Context

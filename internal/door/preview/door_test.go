@@ -300,7 +300,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	if len(reached) != 0 {
 		t.Error("the app has got", <-reached)
 	}
-	// A length and chunks: what is behind the chunks is no request of its own to the app.
+	// A length and chunks: bytes after the chunks must not become a request to the app.
 	got := w.bytes("POST /one HTTP/1.1\r\nHost: 3000-einstein.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: 4000-einstein.localhost\r\nConnection: close\r\n\r\n")
 	if one := <-reached; one != "POST /one " || len(reached) != 0 {
 		t.Error(one, len(reached), got)

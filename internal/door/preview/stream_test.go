@@ -123,8 +123,8 @@ func TestStreams(t *testing.T) {
 			if b, err := io.ReadAll(counted.Body); string(b) != "100000 <nil> 42" || err != nil || counted.Trailer.Get("X-Announced") != "yes" || counted.Trailer.Get("X-Late") != "too" {
 				t.Errorf("%q %v %v", b, err, counted.Trailer)
 			}
-			// What has no body as a rule may have one: to look whether it has, ahead, loses what trails it, or reads that while it is written.
-			if bare := do("GET", "count", io.MultiReader(), "X-Trailed", "1"); bare.ProtoMajor == 2 { // else its client has looked
+			// A GET may have a body and trailers: the door must not probe for a body ahead of the transport.
+			if bare := do("GET", "count", io.MultiReader(), "X-Trailed", "1"); bare.ProtoMajor == 2 { // the client of HTTP/1 probes for a body itself
 				if b, err := io.ReadAll(bare.Body); string(b) != "0 <nil> 42" || err != nil {
 					t.Errorf("%q %v", b, err)
 				}
@@ -204,7 +204,7 @@ func TestLargeBodies(t *testing.T) {
 	if most := <-peak; most > before.HeapAlloc+32<<20 {
 		t.Errorf("the heap grew by %d MiB", (most-before.HeapAlloc)>>20)
 	}
-	unread.Body.Close() // and the app, which could not send it all, hears of it
+	unread.Body.Close() // the app gets an error
 	if n := <-sent; n == size {
 		t.Error("the door read more from the app than the client")
 	}
@@ -336,10 +336,10 @@ func TestHostileApps(t *testing.T) {
 			resp.Body.Close()
 		}
 		if err == nil {
-			t.Errorf("%s: it is taken for whole", what)
+			t.Errorf("%s: the truncated answer has no error", what)
 		}
 	}
-	// Behind an answer another one that nobody asked for: it may come to who asks that app next, and to nobody else.
+	// An unsolicited second answer may reach only the next request to the same app.
 	w.raw(einstein, 3000, func(c net.Conn) {
 		br := bufio.NewReader(c)
 		for {

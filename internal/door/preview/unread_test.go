@@ -35,7 +35,7 @@ func http2Get(host string, window uint32) string {
 		frame(1, 5, 1, headers) // END_STREAM, END_HEADERS
 }
 
-// say sends a request whose answer nobody reads.
+// say sends a request and does not read its answer.
 func (w *world) say(text string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)
@@ -75,7 +75,7 @@ func (w *world) endless(port int) *atomic.Int64 {
 	return sent
 }
 
-// stuck waits until nothing goes on any more of what is sent.
+// stuck waits until the app can send no more.
 func stuck(t testing.TB, sent *atomic.Int64) {
 	t.Helper()
 	before, since := int64(0), time.Now()

@@ -39,7 +39,7 @@ type world struct {
 	ports     map[string]string // what COMPUTER:PORT leads to
 	conns     map[holt.ComputerID][]net.Conn
 	wakes     int
-	uses      map[string]int // by detail, that go on
+	uses      map[string]int // open ones, by detail
 	hold      chan struct{}  // not nil: a wake waits for it
 	most      int            // connections to each computer; 0: any number
 	reached   map[string]int // as many are open to each

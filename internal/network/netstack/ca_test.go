@@ -49,6 +49,6 @@ func TestCALater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.SetCA(*leaf); err == nil {
-		t.Error("a certificate of a host is taken for a CA's")
+		t.Error("a certificate of a host is accepted as a CA")
 	}
 }

@@ -165,7 +165,7 @@ func TestPing(t *testing.T) {
 		}
 	}
 	if w.leaks.Load() != 0 {
-		t.Error("somebody forbidden was reached")
+		t.Error("a forbidden address was reached")
 	}
 	var pinged, refused int64
 	for _, one := range s.Traffic() {

@@ -28,7 +28,7 @@ func TestFlood(t *testing.T) {
 	}
 	s := w.stack(open, Options{})
 	m := w.machine(s)
-	going := goesOn(t, m, w.machine(w.stack(open, Options{})))
+	going := watchBystanders(t, m, w.machine(w.stack(open, Options{})))
 	before := held()
 	began := time.Now()
 	opened, refused := m.floodStreams(conns)

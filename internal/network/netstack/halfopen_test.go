@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// beside checks, during a flood of a guest, an older connection of the guest and another computer.
-type beside struct {
+// bystanders checks, during a flood of a guest, an older connection of the guest and another computer.
+type bystanders struct {
 	over    chan struct{}
 	work    sync.WaitGroup
 	trips   atomic.Int64
 	longest atomic.Int64 // ns
 }
 
-// goesOn echoes through a connection of each machine's, and through new ones of the last, until it is ended.
-func goesOn(t *testing.T, flooding, other *machine) *beside {
+// watchBystanders echoes through a connection of each machine, and through new ones of the other, until end is called.
+func watchBystanders(t *testing.T, flooding, other *machine) *bystanders {
 	t.Helper()
-	b := &beside{over: make(chan struct{})}
+	b := &bystanders{over: make(chan struct{})}
 	trips := []func() error{func() error { return other.echoWithin(10*time.Second, "tcp", "93.184.216.34:7") }}
 	for _, m := range []*machine{flooding, other} {
 		c, err := m.dial(t.Context(), "tcp", "93.184.216.35:7")
@@ -41,7 +41,7 @@ func goesOn(t *testing.T, flooding, other *machine) *beside {
 			for {
 				began := time.Now()
 				if err := trip(); err != nil {
-					t.Errorf("beside the flood, %d: %v", n, err)
+					t.Errorf("during the flood, %d: %v", n, err)
 					return
 				}
 				b.trips.Add(1)
@@ -59,10 +59,10 @@ func goesOn(t *testing.T, flooding, other *machine) *beside {
 	return b
 }
 
-func (b *beside) end() string {
+func (b *bystanders) end() string {
 	close(b.over)
 	b.work.Wait()
-	return fmt.Sprintf("%d echoes beside it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
+	return fmt.Sprintf("%d echoes during it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
 }
 
 // TestFloodHalfOpen: a guest that opens endless connections and completes none has a bounded number of them, and does
@@ -75,7 +75,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	const conns = 10_000
 	other := w.machine(w.stack(open, Options{}))
 	flooding := w.machine(w.stack(open, Options{}))
-	going := goesOn(t, flooding, other)
+	going := watchBystanders(t, flooding, other)
 	s := w.stack(open, Options{})
 	ours, theirs := pair(t)
 	ctx, cancel := context.WithCancel(context.Background())

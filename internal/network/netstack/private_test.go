@@ -53,7 +53,7 @@ func privateWorld(t *testing.T) *world {
 	return w
 }
 
-// told is what a guest is told, in short.
+// told returns the answer that a guest gets, in short.
 func (g *guest) told(name string, kind uint16) string {
 	g.t.Helper()
 	a, err := g.ask(name, kind)

@@ -79,7 +79,7 @@ func (s *site) note(what string) {
 	s.heard = append(s.heard, what)
 }
 
-// hears tells whether a tenant was reached.
+// hears reports whether a host name was reached.
 func (s *site) hears(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

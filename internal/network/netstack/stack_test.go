@@ -172,7 +172,7 @@ func TestForbidden(t *testing.T) {
 	for _, p := range policies {
 		s, g := w.start(p)
 		everywhere := []string{Gateway.String(), Resolver.String(), "10.0.2.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "10.0.2.255"}
-		var tries sync.WaitGroup // at some nobody answers
+		var tries sync.WaitGroup // some get no answer
 		for _, a := range append(everywhere, forbidden...) {
 			for _, network := range []string{"tcp", "udp"} {
 				tries.Go(func() {
@@ -185,7 +185,7 @@ func TestForbidden(t *testing.T) {
 		tries.Wait()
 		for _, a := range forbidden {
 			if strings.HasPrefix(a, "127.") {
-				continue // nobody answers: such packets are none
+				continue // no answer: the kernel does not send such packets
 			}
 			if c, err := g.dial(net.JoinHostPort(a, "80")); err == nil {
 				c.Close()

@@ -51,7 +51,7 @@ const (
 	echoPort  = 7
 )
 
-// public are addresses of the internet, forbidden ones of the host and of networks beside it: some of each
+// public are addresses of the internet. forbidden are those of the host and of its private networks: some of each
 // range that is not public, the last of those whose end is not that of a byte.
 var (
 	public   = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
@@ -63,7 +63,7 @@ var (
 	forbidden = slices.Concat(onHost, nextdoor)
 )
 
-// The host's ends of the lines to the internet and to what is beside it, and the others: nobody listens there.
+// Both ends of the links from the host to the internet and to its private networks. They have no listeners.
 const (
 	nearInternet, farInternet = "44.0.0.1", "44.0.0.2"
 	nearBeside, farBeside     = "44.0.1.1", "44.0.1.2"
