@@ -6,7 +6,7 @@
 // Format: one SQLite database, audit.db, with one table, entry. Its triggers refuse to change or replace a row, and to
 // delete one of the newest [KeepEntries] that is younger than [KeepDays] days. [Log] deletes the rows that are older,
 // and the others that are not among the newest [KeepOwn] of their tenant. Entries of callers without a credential are
-// limited by [Seldom], so that they do not displace the others; every call of a token is recorded. A second database,
+// limited by [Seldom], so that they do not displace the others; every permitted call of a token is recorded. A second database,
 // nothing.db, is empty: SQL of a tenant runs on it, with the tenant's rows as a virtual table, so that the SQL cannot
 // reach other rows.
 //

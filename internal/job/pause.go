@@ -129,9 +129,9 @@ func (w *worker) countedFrom(c holt.Computer) time.Time {
 	return *w.r.StartedAt
 }
 
-// due returns when the guest must have ended the command. The command's time runs only while its machine does; from is
-// when it began to. The clock does not advance while the host is suspended. If the command is followed only since began
-// (by a later daemon), the time before began counts at most once.
+// due returns when the guest must have ended the command: grace after its timeout, counted since from, and at least
+// grace after began. The command's time runs only while its machine does, by a clock that does not advance while the
+// host is suspended.
 func (w *worker) due(from, began, now time.Time) time.Time {
 	return now.Add(max(w.timeout()-now.Sub(from), -now.Sub(began)) + grace)
 }
