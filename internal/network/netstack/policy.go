@@ -50,7 +50,7 @@ func ParsePolicy(p holt.NetworkPolicy) (*Policy, error) {
 	switch p.Egress {
 	case holt.EgressOpen, holt.EgressAllow, holt.EgressOff:
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "invalid egress %q: give open, allow or off", clip(string(p.Egress)))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid egress %q: it must be one of open, allow, off", clip(string(p.Egress)))
 	}
 	if len(p.Allow) > maxAllow {
 		return nil, holt.Errorf(holt.InvalidArgument, "the policy has more than %d entries", maxAllow)
