@@ -1,12 +1,11 @@
-// Package access holds API tokens: who may come in over TCP.
+// Package access authenticates callers over TCP by API tokens, and limits rates and numbers of calls.
 //
-// It is not a policy: what a token's scopes permit package warden decides, and whose things
-// there are the nouns. It does not know HTTP.
+// It does not check what a token may do: package authz does. It does not know HTTP.
 //
 // Format: a secret is "holt_", the 16 characters of the token's id, "_" and
 // 52 characters of base 32 (256 random bits). It is shown once, by
-// [Tokens.Create]; the table token ([Schema]) keeps the SHA-256 of the whole
-// secret. A fast hash is enough, since nobody can guess 256 random bits.
+// [Tokens.Create]; the table token ([Schema]) has the SHA-256 of the whole
+// secret. A fast hash is enough, since 256 random bits cannot be guessed.
 //
 // Traps: never log a secret, and never compare one with ==.
 package access
@@ -40,12 +39,12 @@ CREATE TABLE token (
 ) WITHOUT ROWID;
 `
 
-// TenantSchema says whose tokens are.
+// TenantSchema adds the tenant of tokens.
 const TenantSchema = `
 ALTER TABLE token ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
 `
 
-// ScopeSchema says what tokens may do. Those that there were of the default tenant could do everything.
+// ScopeSchema adds the scopes of tokens. Existing tokens of the default tenant become admins, as they were in effect.
 const ScopeSchema = `
 ALTER TABLE token ADD COLUMN scopes TEXT NOT NULL DEFAULT '[]'; -- JSON of []holt.Scope
 ALTER TABLE token ADD COLUMN maker TEXT NOT NULL DEFAULT '';    -- id of the token that made it
@@ -58,13 +57,13 @@ const (
 	keyBytes = 32
 	mostName = 128
 
-	// mostTokens bounds those of a tenant that may come in, and of the others the ones that are kept.
+	// mostTokens bounds the valid tokens of a tenant, and the expired ones that are kept.
 	mostTokens = 1000
 
-	// expiredKept is how long a token is kept after its time was over.
+	// expiredKept is how long an expired token is kept.
 	expiredKept = 7 * 24 * time.Hour
 
-	// usedEvery is how precisely the last use of a token is kept.
+	// usedEvery is the precision of a token's last use.
 	usedEvery = time.Minute
 )
 
@@ -73,7 +72,7 @@ var keyEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 // secretChars is the length of every secret, bytes.
 var secretChars = len(prefix) + idChars + 1 + keyEncoding.EncodedLen(keyBytes)
 
-// Token is what is known about an API token, never its secret.
+// Token is the record of an API token, without its secret.
 type Token = holt.Token
 
 // Tokens is the store of API tokens.
@@ -86,27 +85,27 @@ type Tokens struct {
 // New returns the tokens of a control database with [Schema], [TenantSchema] and [ScopeSchema].
 func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
 
-// Create makes a token of the default tenant for all that is there, and returns it with its secret, which
-// cannot be had again. A life of 0 means that it does not expire.
+// Create makes a token of the default tenant without scopes, and returns it with its secret, which
+// cannot be retrieved again. A token with a life of 0 does not expire.
 func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (Token, string, error) {
 	return t.CreateFor(ctx, holt.DefaultTenant, name, life)
 }
 
-// CreateFor is Create of a token of a tenant, which may do everything in it or, with scopes, what they say.
+// CreateFor is Create for a tenant. The token may do everything in the tenant or, with scopes, what they permit.
 //
-// Errors: InvalidArgument, Unsupported (scopes for what there is not yet), TooMany, Unauthenticated (the token that makes it
-// was revoked meanwhile, or its time is over).
+// Errors: InvalidArgument, Unsupported (a scope of a later release), TooMany, Unauthenticated (the caller's token
+// is revoked or has expired).
 func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
 	return t.CreateBound(ctx, tenant, name, life, func(*db.Tx, string) error { return nil }, scopes...)
 }
 
-// CreateBound is CreateFor with bind called in the transaction that makes the token, with its id.
+// CreateBound is CreateFor, and calls bind with the token's id in the transaction that stores the token.
 func (t *Tokens) CreateBound(ctx context.Context, tenant, name string, life time.Duration, bind func(tx *db.Tx, id string) error, scopes ...holt.Scope) (Token, string, error) {
 	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil }, bind)
 }
 
-// CreateFirst makes a token of an admin that does not expire. keep has its secret before there is the token: if it fails
-// there is none.
+// CreateFirst makes an admin token that does not expire. It calls keep with the secret before it stores the token. If
+// keep fails no token is stored.
 func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
 	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep, func(*db.Tx, string) error { return nil })
 	return err
@@ -122,15 +121,15 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 		return Token{}, "", err
 	}
 	if rights.Admin && tenant != holt.DefaultTenant {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "an admin is of the tenant %s", holt.DefaultTenant).
-			WithHint("leave the tenant out: an admin may act for each of them")
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "an admin token belongs to the tenant %s", holt.DefaultTenant).
+			WithHint("leave the tenant out: an admin can act for every tenant")
 	}
 	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "this cannot name a token").
-			WithHint("say what it is for in 1 to %d printable characters", mostName)
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "invalid token name").
+			WithHint("a name has 1 to %d bytes of printable characters", mostName)
 	}
 	if life < 0 {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "a token cannot live for %s", holt.ShortDuration(life)).WithHint("0 means that it does not expire")
+		return Token{}, "", holt.Errorf(holt.InvalidArgument, "invalid lifetime %s of a token", holt.ShortDuration(life)).WithHint("give a positive duration, or 0 for a token that does not expire")
 	}
 	stored, err := json.Marshal(rights.Scopes())
 	if err != nil {
@@ -145,7 +144,7 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 	var expires int64
 	if life > 0 || !by.Expires.IsZero() {
 		at := token.CreatedAt.Add(life)
-		if life == 0 || !by.Expires.IsZero() && at.After(by.Expires) { // nobody makes what outlives them
+		if life == 0 || !by.Expires.IsZero() && at.After(by.Expires) { // a token expires no later than its maker
 			at = by.Expires
 		}
 		token.ExpiresAt, expires = &at, at.UnixNano()
@@ -154,7 +153,7 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 		return Token{}, "", err
 	}
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
-		if err := t.there(tx, by.Token, token.CreatedAt); err != nil {
+		if err := t.valid(tx, by.Token, token.CreatedAt); err != nil {
 			return err
 		}
 		if err := room(tx, tenant, token.CreatedAt); err != nil {
@@ -172,8 +171,9 @@ func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Dura
 	return token, secret, nil
 }
 
-// room refuses one token too many of a tenant. Those that have expired do not count; they are forgotten in time, and the
-// first of them where there are as many as may come in. One that made what goes on stays, so that its revocation takes that away.
+// room returns TooMany if a tenant has mostTokens valid tokens. It deletes tokens that expired more than expiredKept ago,
+// and the oldest beyond mostTokens expired ones. An expired token that made a valid one stays, so that it can still be
+// revoked with the tokens that it made.
 func room(tx *db.Tx, tenant string, now time.Time) error {
 	err := tx.Exec(`DELETE FROM token WHERE tenant = ?1 AND NOT EXISTS (SELECT 1 FROM token m WHERE m.maker = token.id AND (m.expires = 0 OR m.expires > ?3)) AND (expires BETWEEN 1 AND ?2 OR id IN
 		(SELECT id FROM token WHERE tenant = ?1 AND expires BETWEEN 1 AND ?3 ORDER BY expires DESC, id LIMIT -1 OFFSET ?4))`,
@@ -185,29 +185,30 @@ func room(tx *db.Tx, tenant string, now time.Time) error {
 		if row.Int64(0) < mostTokens {
 			return nil
 		}
-		return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens that have not expired", tenant, mostTokens).WithHint("revoke some that nobody uses: holt token list")
+		return holt.Errorf(holt.TooMany, "the tenant %s has %d tokens that have not expired", tenant, mostTokens).WithHint("revoke tokens that are no longer used: holt token list")
 	})
 }
 
-// there refuses what a token makes that is no longer there, in the transaction that would keep it: its revocation takes away
-// what it has made before, and nothing that comes later. "" is nobody's token.
-func (t *Tokens) there(tx *db.Tx, id holt.TokenID, now time.Time) error {
+// valid returns Unauthenticated if the token that makes another is revoked or has expired. It is called in the
+// transaction that stores the other: a revocation deletes only the tokens that are stored by then. "" is a caller
+// without a token.
+func (t *Tokens) valid(tx *db.Tx, id holt.TokenID, now time.Time) error {
 	if id == "" {
 		return nil
 	}
-	there := false
+	valid := false
 	err := tx.Query(`SELECT expires FROM token WHERE id = ?`, []any{id}, func(row *db.Row) error {
 		end := row.Int64(0)
-		there = end == 0 || now.UnixNano() < end
+		valid = end == 0 || now.UnixNano() < end
 		return nil
 	})
-	if err == nil && !there {
-		err = ended("was revoked, or has expired")
+	if err == nil && !valid {
+		err = ended("is revoked or has expired")
 	}
 	return err
 }
 
-// List returns all tokens that a call can see, those of its tenant, oldest first, also expired ones that are kept still.
+// List returns the tokens of the caller's tenant, oldest first, including expired ones that are kept.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	list := []Token{}
 	err := t.db.Read(ctx, func(tx *db.Tx) error {
@@ -222,7 +223,7 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return list, nil
 }
 
-// Get returns a token by id, or by a name that only one has.
+// Get returns a token by id, or by a unique name.
 //
 // Errors: NotFound, Conflict (several have the name).
 func (t *Tokens) Get(ctx context.Context, ref string) (Token, error) {
@@ -241,15 +242,14 @@ func (t *Tokens) Get(ctx context.Context, ref string) (Token, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Token{}, holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+		return Token{}, holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows all tokens")
 	case 1:
 		return found[0], nil
 	}
-	return Token{}, holt.Errorf(holt.Conflict, "%d tokens are called %q", len(found), holt.Clip(ref, 80)).WithHint("give the id of one: holt token list")
+	return Token{}, holt.Errorf(holt.Conflict, "%d tokens have the name %q", len(found), holt.Clip(ref, 80)).WithHint("use the id of one: holt token list shows ids")
 }
 
-// Delete revokes a token at once, with those that it has made, those that they have made, and what all
-// of them have open.
+// Delete revokes a token and, recursively, the tokens that it made. It ends their streams.
 func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
 	var gone []holt.TokenID
 	err := t.db.WriteSync(ctx, func(tx *db.Tx) error {
@@ -264,7 +264,7 @@ func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
 		return fmt.Errorf("delete token: %w", err)
 	}
 	if len(gone) == 0 {
-		return holt.Errorf(holt.NotFound, "there is no token %q", id).WithHint("holt token list shows those there are")
+		return holt.Errorf(holt.NotFound, "there is no token %q", id).WithHint("holt token list shows all tokens")
 	}
 	for _, id := range gone {
 		t.drop(id)
@@ -272,9 +272,9 @@ func (t *Tokens) Delete(ctx context.Context, id holt.TokenID) error {
 	return nil
 }
 
-// Check returns the token of a secret, or an Unauthenticated error, which says
-// the same of every wrong secret: that the token is unknown, its key wrong, or
-// its time over. How long it takes does not depend on the secret's bytes.
+// Check returns the token of a secret, or an Unauthenticated error, which is
+// the same for an unknown token, a wrong key and an expired token. The time
+// that it takes does not depend on the secret's bytes.
 func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	var s stored
 	if len(secret) == secretChars && strings.HasPrefix(secret, prefix) {
@@ -295,13 +295,13 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
 	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
 		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
-			WithHint("it is wrong, was revoked or has expired; the first one is in the file token of the daemon's data directory")
+			WithHint("it is unknown, revoked or expired; the first token is in the file token of the daemon's data directory")
 	}
 	t.touch(ctx, &s.Token, now)
 	return s.Token, nil
 }
 
-// known says whether there is such a token.
+// known reports whether the token is stored.
 func (t *Tokens) known(ctx context.Context, id holt.TokenID) (known bool, err error) {
 	err = t.db.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT 1 FROM token WHERE id = ?`, []any{id}, func(*db.Row) error { known = true; return nil })
@@ -309,8 +309,8 @@ func (t *Tokens) known(ctx context.Context, id holt.TokenID) (known bool, err er
 	return known, err
 }
 
-// touch keeps when a token was used last. It is no reason to turn a caller away
-// that this cannot be written (the host's disk is full): they may come to mend that.
+// touch records the last use of a token. It ignores errors: if the host's disk
+// is full the caller must still get in to free space.
 func (t *Tokens) touch(ctx context.Context, token *Token, now time.Time) {
 	if token.LastUsedAt != nil && now.Sub(*token.LastUsedAt) < usedEvery {
 		return
@@ -340,7 +340,7 @@ func scan(row *db.Row) stored {
 	if err == nil {
 		s.Rights, err = holt.ParseScopes(s.Scopes)
 	}
-	if err != nil { // it cannot be told what it may do: nothing
+	if err != nil { // the scopes cannot be read: the token may do nothing
 		s.Rights = holt.Rights{ReadOnly: true, Computers: []holt.ComputerID{""}}
 	}
 	return s

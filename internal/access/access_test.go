@@ -71,7 +71,7 @@ func TestTokenLife(t *testing.T) {
 	}
 }
 
-// TestWrongSecrets: every wrong secret gets the same error, whatever is wrong.
+// TestWrongSecrets: every wrong secret gets the same error.
 func TestWrongSecrets(t *testing.T) {
 	tokens, _ := open(t)
 	_, secret := create(t, tokens, "admin", 0)
@@ -132,17 +132,17 @@ func TestBadTokens(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := tokens.Create(ctx, "late", 0); err == nil {
-		t.Error("created after its caller left")
+		t.Error("the token is created although its context has ended")
 	}
 }
 
-// TestNoOrphans: what a token makes at the moment when it is revoked goes with it or is not made, whoever waits longest
-// for whom, and neither does one whose time is over make any.
+// TestNoOrphans: a token that is made while its maker is revoked is revoked too or is not made. An expired token makes
+// none.
 func TestNoOrphans(t *testing.T) {
 	tokens, _ := open(t)
 	for range 5 {
 		maker, _ := create(t, tokens, "maker", 0)
-		by := holt.WithActor(context.Background(), maker.Actor()) // nobody ends it: a call that is past its last look
+		by := holt.WithActor(context.Background(), maker.Actor()) // not ended by the revocation: a call after its last check
 		made, stop := make(chan struct{}, 1000), make(chan struct{})
 		var wg sync.WaitGroup
 		for range 8 {
@@ -186,8 +186,8 @@ func TestNoOrphans(t *testing.T) {
 	}
 }
 
-// TestExpiredTokensMakeRoom: those that have expired do not count, are forgotten after a week, and are no more than may come
-// in; a tenant that has as many as it may of others is refused one more, and no other tenant is.
+// TestExpiredTokensMakeRoom: expired tokens do not count towards the limit of a tenant, are deleted after a week, and are
+// no more than the limit. The limit of one tenant does not affect another.
 func TestExpiredTokensMakeRoom(t *testing.T) {
 	tokens, _ := open(t)
 	now := time.Unix(1_000_000, 0).UTC()
@@ -231,7 +231,7 @@ func TestExpiredTokensMakeRoom(t *testing.T) {
 	}
 }
 
-// TestChildExpiresWithItsMaker: also one that was to live for ever, so that none is there when its maker is forgotten.
+// TestChildExpiresWithItsMaker: a token expires no later than its maker, even if it was to have no expiry.
 func TestChildExpiresWithItsMaker(t *testing.T) {
 	tokens, _ := open(t)
 	maker, _ := create(t, tokens, "maker", time.Hour)
@@ -257,12 +257,12 @@ func FuzzCheck(f *testing.F) {
 	f.Add("holt_aaaaaaaaaaaaaaaa_" + strings.Repeat("b", 52))
 	f.Fuzz(func(t *testing.T, s string) {
 		if _, err := tokens.Check(t.Context(), s); err == nil && s != secret {
-			t.Fatalf("%q is taken for a secret", s)
+			t.Fatalf("%q is accepted as a secret", s)
 		}
 	})
 }
 
-// BenchmarkCheckWrong is what each of a flood of wrong tokens costs that look like one.
+// BenchmarkCheckWrong measures the check of a well-formed token that does not exist.
 func BenchmarkCheckWrong(b *testing.B) {
 	d, err := db.Open(filepath.Join(b.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
 	if err != nil {

@@ -6,26 +6,26 @@ import (
 	"holt"
 )
 
-// Counts counts what callers have.
+// Counts limits the number of open calls or connections in each of several shares.
 type Counts struct {
-	What string // that is
+	What string // the plural that errors use, such as "calls"
 	mu   sync.Mutex
 	of   map[string]int
 }
 
-// Share is what several have together.
+// Share is a limit that several callers have together.
 type Share struct {
-	Whose string // " of …", or "" of all
+	Whose string // " of …" in errors, and the key of the count; "": all
 	Most  int
 }
 
-// Enter counts one in each of the shares until left is called, or in none: TooMany.
+// Enter counts one in each of the shares until left is called. If one share is full it counts in none and returns TooMany.
 func (c *Counts) Enter(shares ...Share) (left func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range shares {
 		if c.of[s.Whose] >= s.Most {
-			return nil, holt.Errorf(holt.TooMany, "%d %s%s are open already", s.Most, c.What, s.Whose).WithHint("close some, or try again when some have ended")
+			return nil, holt.Errorf(holt.TooMany, "%d %s%s are open already", s.Most, c.What, s.Whose).WithHint("close some, or try again later")
 		}
 	}
 	if c.of == nil {
@@ -45,7 +45,7 @@ func (c *Counts) Enter(shares ...Share) (left func(), err error) {
 	}), nil
 }
 
-// Open is how many are counted in a share now.
+// Open returns the count of a share.
 func (c *Counts) Open(whose string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 	"holt/internal/store/journal"
 )
 
-// The secret of the first token is in a file of the data directory. The file is called tokenNew until the token
-// is in the table. If the daemon is killed in between, the next one finds a valid secret and renames the file, or
-// finds an invalid one, removes it and makes another token.
+// The secret of the first token is in a file of the data directory. The file has the name tokenNew until the token
+// is stored. If the daemon is killed before it renames the file, the next daemon renames it if the secret is valid, and
+// otherwise removes it and makes another token.
 const (
 	tokenFile = "token"
 	tokenNew  = "token.new"
 )
 
-// First makes the first token of a data directory: an admin's, with its secret in a file.
+// First makes the first token of a data directory: an admin token, with its secret in a file.
 type First struct {
 	Tokens *Tokens
 	Dir    string
@@ -31,8 +31,8 @@ type First struct {
 	Log    *slog.Logger
 }
 
-// Make makes the token unless an admin has one that does not expire, or the file
-// exists: then the first token was revoked since.
+// Make makes the token unless there is an admin token that does not expire, or the file
+// exists: then the first token was revoked.
 func (f First) Make(ctx context.Context) error {
 	if err := f.make(ctx); err != nil {
 		return fmt.Errorf("make the first token: %w", err)
@@ -70,7 +70,7 @@ func (f First) make(ctx context.Context) error {
 	return f.rename(made, path)
 }
 
-// write writes the secret to disk, before the token is in the table.
+// write syncs the secret to disk, before the token is stored.
 func (f First) write(path, secret string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -8,21 +8,20 @@ import (
 	"holt"
 )
 
-// lookEvery is how long the wall clock is not looked at, at most: the timers of a process stand while its host sleeps.
-const lookEvery = time.Minute
+// checkEvery is the longest interval between checks of the wall clock: timers do not advance while the host is suspended.
+const checkEvery = time.Minute
 
-// held are the streams that tokens have open: a revoked token's end with it.
+// held is the set of open streams by token. A revocation ends the streams of the token.
 type held struct {
 	mu   sync.Mutex
 	open map[holt.TokenID]map[*stream]struct{}
 }
 
-// stream is one of them.
 type stream struct{ end context.CancelCauseFunc }
 
-// Hold returns a context for a stream that a caller with the token has open: it ends, with an
-// Unauthenticated error as its cause, when the token is revoked or its time is over. The stream's
-// end calls the function that is returned.
+// Hold returns a context for a stream of a caller with the token. The context ends with an
+// Unauthenticated error as its cause when the token is revoked or expires. The caller calls the
+// returned function at the end of the stream.
 func (t *Tokens) Hold(ctx context.Context, token Token) (context.Context, context.CancelFunc) {
 	release := func() {}
 	if token.ExpiresAt != nil {
@@ -31,7 +30,7 @@ func (t *Tokens) Hold(ctx context.Context, token Token) (context.Context, contex
 	ctx, end := context.WithCancelCause(ctx)
 	s := &stream{end}
 	t.add(token.ID, s)
-	// It may have been revoked since it was checked, before it was held.
+	// It may have been revoked between Check and add.
 	if known, err := t.known(ctx, token.ID); err == nil && !known {
 		end(ended("was revoked"))
 	}
@@ -42,28 +41,28 @@ func (t *Tokens) Hold(ctx context.Context, token Token) (context.Context, contex
 	}
 }
 
-// Until returns a context that ends with a cause at a time of the clock that now reads, also if the host sleeps meanwhile:
-// then within [lookEvery] of its waking. What it takes is given back by the function that is returned.
+// Until returns a context that ends with a cause when now reaches end. If the host is suspended then, the context ends
+// within [checkEvery] of its resumption. The returned function releases the timer.
 func Until(ctx context.Context, end time.Time, now func() time.Time, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	end = end.Round(0) // of the wall clock
-	left := func() time.Duration { return min(end.Sub(now()), lookEvery) }
+	end = end.Round(0) // removes the monotonic reading
+	left := func() time.Duration { return min(end.Sub(now()), checkEvery) }
 	if left() <= 0 {
 		cancel(cause)
 		return ctx, func() {}
 	}
 	var mu sync.Mutex
-	var look *time.Timer
+	var timer *time.Timer
 	mu.Lock()
 	defer mu.Unlock()
-	look = time.AfterFunc(left(), func() {
+	timer = time.AfterFunc(left(), func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}
 		if next := left(); next > 0 {
-			look.Reset(next)
+			timer.Reset(next)
 			return
 		}
 		cancel(cause)
@@ -72,12 +71,12 @@ func Until(ctx context.Context, end time.Time, now func() time.Time, cause error
 		mu.Lock()
 		defer mu.Unlock()
 		cancel(context.Canceled)
-		look.Stop()
+		timer.Stop()
 	}
 }
 
 func ended(how string) error {
-	return holt.Errorf(holt.Unauthenticated, "the token %s", how).WithHint("come again with another")
+	return holt.Errorf(holt.Unauthenticated, "the token %s", how).WithHint("use another token")
 }
 
 func (h *held) add(id holt.TokenID, s *stream) {
@@ -100,7 +99,7 @@ func (h *held) remove(id holt.TokenID, s *stream) {
 	}
 }
 
-// drop ends what a token that was revoked has open.
+// drop ends the streams of a revoked token.
 func (h *held) drop(id holt.TokenID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

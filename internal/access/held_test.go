@@ -42,8 +42,9 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldWhileHostSleeps: what a token has open ends soon after its time on the wall clock, also if the host has slept, with all its timers.
-func TestHoldWhileHostSleeps(t *testing.T) {
+// TestHoldWhileHostIsSuspended: the streams of a token end soon after it expires by the wall clock, although timers do
+// not advance while the host is suspended.
+func TestHoldWhileHostIsSuspended(t *testing.T) {
 	tokens, _ := open(t)
 	token, _ := create(t, tokens, "brief", time.Hour)
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestHoldWhileHostSleeps(t *testing.T) {
 			t.Fatal("before its time:", err)
 		}
 		slept.Store(int64(8 * time.Hour))
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		if err := context.Cause(held); holt.CodeOf(err) != holt.Unauthenticated {
 			t.Error("after its time:", err)

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Proxies are the addresses of proxies in front of the daemon. What one of them says of who calls is
-// believed, what anybody else says is not.
+// Proxies are the addresses of trusted proxies in front of the daemon. X-Forwarded-For counts only in their requests.
 type Proxies []netip.Prefix
 
-// Trusts says whether addr is one of them.
+// Trusts reports whether addr is a trusted proxy.
 func (p Proxies) Trusts(addr netip.Addr) bool {
 	return addr.IsValid() && slices.ContainsFunc(p, func(one netip.Prefix) bool { return one.Contains(addr) })
 }
 
-// Client returns the address that a request comes from: of the connection or, if that is a proxy's, the last
-// in X-Forwarded-For that no trusted proxy has. It is not valid for a connection without one, as of a unix socket.
+// Client returns the address of the client of a request: that of the connection or, if it is a trusted proxy's, the last
+// address in X-Forwarded-For that is not one. The result is not valid for a connection without an address, such as a
+// unix socket.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	return client
 }
 
-// Remote is Client for a log: with the port of the connection, as long as nobody is between.
+// Remote is Client for logs: it has the port of the connection too, unless that is a trusted proxy's.
 func (p Proxies) Remote(r *http.Request) string {
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && p.Trusts(at.Addr().Unmap()) {
 		return p.Client(r).String()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestForwardedClient: the header counts from a proxy that is trusted, as far as trusted ones wrote it.
+// TestForwardedClient: X-Forwarded-For counts only from a trusted proxy, and only the entries that trusted proxies added.
 func TestForwardedClient(t *testing.T) {
 	proxies := Proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	for _, c := range []struct {

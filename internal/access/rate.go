@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Rate bounds how often something may be done by each of many: so many a second in the long run, and so many
-// at once. What it remembers is bounded: when there are too many it forgets those that it can let go, and then
-// whichever it meets. A zero PerSecond is no bound.
+// Rate limits the rate of calls of each of many callers by a token bucket. It keeps a bounded number of buckets: if
+// there are more callers it discards full buckets, and then arbitrary ones. A zero PerSecond is no limit.
 type Rate struct {
 	PerSecond float64
 	Burst     float64
@@ -18,16 +17,15 @@ type Rate struct {
 	most int // tests: mostBuckets otherwise
 }
 
-// bucket is what one has left, and when that was so.
 type bucket struct {
-	left float64
+	left float64 // at the time at
 	at   time.Time
 }
 
-// mostBuckets bounds how many are remembered: some 2 MiB.
+// mostBuckets buckets take about 2 MiB.
 const mostBuckets = 20_000
 
-// Take takes one of who's, or says how long until there is one.
+// Take takes one call of who's bucket. If that is empty it returns the time until it has one.
 func (r *Rate) Take(who string) (wait time.Duration) {
 	if r == nil || r.PerSecond <= 0 {
 		return 0
@@ -58,7 +56,7 @@ func (r *Rate) Take(who string) (wait time.Duration) {
 	return 0
 }
 
-// room makes room for another. The lock is held.
+// room makes room for another bucket. r.mu is held.
 func (r *Rate) room(now time.Time) {
 	most := r.most
 	if most == 0 {
@@ -71,7 +69,7 @@ func (r *Rate) room(now time.Time) {
 		return
 	}
 	for who, b := range r.of {
-		if b.left+now.Sub(b.at).Seconds()*r.PerSecond >= r.Burst { // as if it had never come
+		if b.left+now.Sub(b.at).Seconds()*r.PerSecond >= r.Burst { // full: the same as no bucket
 			delete(r.of, who)
 		}
 	}

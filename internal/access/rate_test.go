@@ -18,22 +18,22 @@ func TestRate(t *testing.T) {
 		t.Error("the fifth waits", wait)
 	}
 	if r.Take("b") != 0 {
-		t.Error("another waits, too")
+		t.Error("another caller waits")
 	}
 	now = now.Add(500 * time.Millisecond)
 	if r.Take("a") != 0 || r.Take("a") == 0 {
-		t.Error("half a second is one more")
+		t.Error("after half a second the bucket does not have exactly one")
 	}
 	for i := range 10_000 {
 		r.Take(fmt.Sprint(i))
 	}
 	if len(r.of) > 100 {
-		t.Errorf("%d are remembered", len(r.of))
+		t.Errorf("%d buckets, want at most 100", len(r.of))
 	}
 	none := &Rate{}
 	for range 100 {
 		if none.Take("a") != 0 {
-			t.Fatal("no bound is a bound")
+			t.Fatal("a zero Rate limits")
 		}
 	}
 }

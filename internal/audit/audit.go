@@ -1,20 +1,20 @@
-// Package audit is the log of what was done through any door: who, what, where, with what result.
+// Package audit is the audit log: each call through a door, with its caller, its object and its result.
 //
-// It is not the daemon's log, which is for whoever mends the daemon, nor the history of workspaces, which says
-// what became of files. It holds no contents: neither what was sent nor what was answered.
+// It is not the daemon's log, which is for diagnosis, nor the history of workspaces, which records changes of files. It
+// has no contents of requests or answers.
 //
-// Form: one SQLite database, audit.db, with one table, entry: triggers refuse to change or
-// replace a row, and to remove one that is younger than [KeepDays] days and among the last [KeepEntries].
-// What is older, or beyond these and not among the last [KeepOwn] of its tenant, [Log] removes. What anybody can make happen is written down seldom, see [Seldom],
-// so that it does not push out the rest; what tokens are let do is all there. nothing.db, beside
-// it, is empty: what a tenant's question is asked of, so that there is nothing in reach but the rows that are
-// put before it.
+// Format: one SQLite database, audit.db, with one table, entry. Its triggers refuse to change or replace a row, and to
+// delete one of the newest [KeepEntries] that is younger than [KeepDays] days. [Log] deletes the rows that are older,
+// and the others that are not among the newest [KeepOwn] of their tenant. Entries of callers without a credential are
+// limited by [Seldom], so that they do not displace the others; every permitted call of a token is recorded. A second database,
+// nothing.db, is empty: SQL of a tenant runs on it, with the tenant's rows as a virtual table, so that the SQL cannot
+// reach other rows.
 //
-// [Log.Record] returns when its entry is committed: it is there after kill -9 of the daemon. Entries that come
-// at once are committed together. After power loss the last of them may be missing, never one in the middle.
+// [Log.Record] returns when its entry is committed, so entries survive kill -9 of the daemon. Entries of concurrent calls
+// are committed together. Power loss can lose the last entries, never one in the middle.
 //
-// Traps: a caller has its answer when its entry is there, or a little later, never earlier; who has no room to
-// write on is not turned away, but said in the daemon's log to be unrecorded.
+// Trap: a caller gets its answer after its entry is committed. If the entry cannot be written (the disk is full) the call
+// succeeds, and the daemon's log says that it is not in the audit log.
 package audit
 
 import (
@@ -32,19 +32,20 @@ import (
 )
 
 const (
-	// KeepDays is for how many days entries stay.
+	// KeepDays is the number of days for which entries are kept.
 	KeepDays = 90
-	// KeepEntries is how many of the newest stay, if they are younger: some 300 MiB.
+	// KeepEntries is the number of newest entries that are kept, if they are younger: about 300 MiB.
 	KeepEntries = 1_000_000
-	// KeepOwn is how many of the newest of each tenant stay beside these, so that none pushes out another's.
-	KeepOwn = mostAsked
+	// KeepOwn is the number of newest entries of each tenant that are kept too, so that a tenant does not displace the
+	// entries of another.
+	KeepOwn = mostQueried
 
 	mostText    = 400 // bytes of a name or a reference
 	together    = 256 // entries in one commit
 	pruneEvery  = 1000
 	pruneAtOnce = 5000
-	// mostAsked is how many of a tenant's newest entries a question of its own sees.
-	mostAsked = 50_000
+	// mostQueried is the number of a tenant's newest entries that its SQL sees.
+	mostQueried = 50_000
 )
 
 // schema makes the table. at is in nanoseconds since 1970.
@@ -75,7 +76,7 @@ CREATE TRIGGER entry_stays BEFORE DELETE ON entry
 	BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
 `, KeepDays, KeepEntries)
 
-// columns are those of the table audit that people ask, as SQL of entry.
+// columns are the columns of the table audit that callers query, as SQL of entry.
 const columns = `seq, strftime('%Y-%m-%dT%H:%M:%fZ', at / 1e9, 'unixepoch') AS at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us`
 
 var columnNames = []string{"seq", "at", "tenant", "actor", "token", "name", "door", "remote", "op", "noun", "ref", "made", "code", "status", "request", "took_us"}
@@ -85,19 +86,18 @@ type Log struct {
 	db, nothing *db.DB
 	log         *slog.Logger
 	queue       chan *pending
-	asking      db.Turns
+	queries     db.Turns
 
-	mu     sync.RWMutex // held to read by who puts into the queue
+	mu     sync.RWMutex // read-locked while an entry is put into the queue
 	closed bool
 	wg     sync.WaitGroup
-	count  int // since something was removed; commit's own
+	count  int // entries since the last prune; only commit uses it
 
 	keepOwn int // KeepOwn
 
-	visits, refused Seldom // of strangers
+	visits, refused Seldom // of callers without a credential
 }
 
-// Entry is what is recorded.
 type Entry = holt.AuditEntry
 
 type pending struct {
@@ -118,12 +118,12 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open audit log: %w", err), d.Close())
 	}
-	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), asking: db.Turns{Most: 2, OfTenant: 1}, keepOwn: KeepOwn}
+	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), queries: db.Turns{Most: 2, OfTenant: 1}, keepOwn: KeepOwn}
 	l.wg.Go(l.commit)
 	return l, nil
 }
 
-// Close waits for what is being recorded.
+// Close waits for the entries that are being recorded.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -135,8 +135,8 @@ func (l *Log) Close() error {
 	return errors.Join(l.db.Close(), l.nothing.Close())
 }
 
-// Record writes an entry down, and returns when it is there. It fills in the time, and who calls from ctx
-// unless the entry says that. It goes on when ctx ends: what was done was done. Of strangers it writes a few down, see [Seldom].
+// Record writes an entry and returns when it is committed. It fills in the time and the caller of ctx if the entry has
+// none. The end of ctx does not interrupt it. Entries of callers without a credential are limited by [Seldom].
 func (l *Log) Record(ctx context.Context, e Entry) {
 	if l == nil {
 		return
@@ -147,8 +147,8 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	if e.Actor == "" {
 		e = Who(ctx, e)
 	}
-	if s := l.strangers(e); s != nil {
-		more, ok := s.Add(stranger(e), e.At)
+	if s := l.limiterOf(e); s != nil {
+		more, ok := s.Add(source(e), e.At)
 		if !ok {
 			return
 		}
@@ -158,12 +158,12 @@ func (l *Log) Record(ctx context.Context, e Entry) {
 	l.mu.RLock()
 	if l.closed {
 		l.mu.RUnlock()
-		l.log.Error("not in the audit log: it is closed", "request", e.Request, "op", e.Op)
+		l.log.Error("the audit log is closed: the call is not recorded", "request", e.Request, "op", e.Op)
 		return
 	}
 	l.queue <- p
 	l.mu.RUnlock()
 	if err := <-p.done; err != nil {
-		l.log.Error("not in the audit log", "request", e.Request, "op", e.Op, "token", e.Token, "code", e.Code, "err", err)
+		l.log.Error("write audit log: the call is not recorded", "request", e.Request, "op", e.Op, "token", e.Token, "code", e.Code, "err", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// TestNoneIsPushedOut: however much one tenant does, the newest of another's entries stay.
-func TestNoneIsPushedOut(t *testing.T) {
+// TestTenantsKeepTheirEntries: calls of one tenant do not displace the newest entries of another.
+func TestTenantsKeepTheirEntries(t *testing.T) {
 	l := open(t, t.TempDir())
 	defer l.Close()
 	l.keepOwn = 10
@@ -24,7 +24,7 @@ func TestNoneIsPushedOut(t *testing.T) {
 			l.Record(t.Context(), Entry{Tenant: tenant, Actor: "token", Op: fmt.Sprint(n)})
 		}
 	}
-	if err := l.db.Write(t.Context(), func(tx *db.Tx) error { // as after a million more
+	if err := l.db.Write(t.Context(), func(tx *db.Tx) error { // as after a million entries
 		return tx.Exec(`INSERT INTO entry SELECT seq + 2 * ?, at, 'loud', actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us FROM entry`, KeepEntries)
 	}); err != nil {
 		t.Fatal(err)
@@ -53,8 +53,8 @@ func open(t testing.TB, dir string) *Log {
 	return l
 }
 
-// TestItOnlyGrows: no statement changes, replaces or removes an entry that has to stay; what is old goes.
-func TestItOnlyGrows(t *testing.T) {
+// TestAppendOnly: no statement changes, replaces or deletes an entry that must be kept. Old entries are deleted.
+func TestAppendOnly(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	defer func() { l.Close() }()
@@ -65,13 +65,13 @@ func TestItOnlyGrows(t *testing.T) {
 		`UPDATE entry SET code = 'ok'`, `DELETE FROM entry WHERE op = 'new'`, `INSERT OR REPLACE INTO entry SELECT * FROM entry`, `REPLACE INTO entry SELECT * FROM entry WHERE op = 'new'`,
 	} {
 		if err := l.db.Write(t.Context(), func(tx *db.Tx) error { return tx.Exec(sql) }); err == nil {
-			t.Errorf("%s was done", sql)
+			t.Errorf("%s succeeded", sql)
 		}
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l = open(t, dir) // one in which nothing is written beside it
+	l = open(t, dir) // without concurrent writes
 	l.prune()
 	all, err := l.List(t.Context(), holt.AuditSpec{})
 	if err != nil || len(all) != 1 || all[0].Op != "new" || all[0].Tenant != "team-a" || all[0].Name != "ci" || strings.Contains(all[0].Ref, "bbbb") {
@@ -79,8 +79,8 @@ func TestItOnlyGrows(t *testing.T) {
 	}
 }
 
-// TestRecordedIsThere: an entry can be read by another as soon as Record has returned, of many at once each.
-func TestRecordedIsThere(t *testing.T) {
+// TestRecordCommits: another connection can read an entry as soon as Record returns, also of concurrent calls.
+func TestRecordCommits(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	defer l.Close()
@@ -112,9 +112,9 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// TestStrangersAreSeldom: nobody whom nobody knows pushes out what was done, from one address or from many; what
-// tokens do is all there, and the next entry of an address says how many it had not.
-func TestStrangersAreSeldom(t *testing.T) {
+// TestCallersWithoutCredentialAreLimited: their entries do not displace others, from one address or from many. Every call of a token
+// is recorded. The next entry of an address has the number of those that were left out.
+func TestCallersWithoutCredentialAreLimited(t *testing.T) {
 	l := open(t, t.TempDir())
 	defer l.Close()
 	at := time.Unix(1_700_000_000, 0)
@@ -134,12 +134,12 @@ func TestStrangersAreSeldom(t *testing.T) {
 		return len(all), all[0]
 	}
 	if n, _ := count(); n != 2 {
-		t.Errorf("of two addresses there are %d entries", n)
+		t.Errorf("two addresses have %d entries", n)
 	}
 	at = at.Add(seldomEvery)
 	knock("198.51.100.7:1")
 	if n, e := count(); n != 3 || e.Ref != "more=999 /v1/x" {
-		t.Errorf("a minute later there are %d, the last %q", n, e.Ref)
+		t.Errorf("after a minute there are %d entries, the last %q", n, e.Ref)
 	}
 	for i := range 3 * mostSeldom {
 		knock(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
@@ -150,16 +150,16 @@ func TestStrangersAreSeldom(t *testing.T) {
 	}
 	n, _ := count()
 	if n -= 500; n < seldomBurst || n > seldomBurst+3 || len(l.refused.of) > mostSeldom {
-		t.Errorf("of many addresses there are %d entries, %d are remembered", n, len(l.refused.of))
+		t.Errorf("many addresses have %d entries, %d are remembered", n, len(l.refused.of))
 	}
 	l.Record(t.Context(), Entry{At: at, Actor: "nobody", Name: "public", Door: "preview", Remote: "10.0.0.1", Op: "visit", Code: "begun"})
 	if _, e := count(); e.Op != "visit" {
-		t.Error("refusals hide visits:", e)
+		t.Error("refusals displace visits:", e)
 	}
 }
 
-// TestEndlessQuestions: what one tenant asks without end keeps neither an admin nor another tenant from asking.
-func TestEndlessQuestions(t *testing.T) {
+// TestEndlessQueries: endless queries of one tenant do not keep an admin or another tenant from querying.
+func TestEndlessQueries(t *testing.T) {
 	l := open(t, t.TempDir())
 	defer l.Close()
 	as := func(ctx context.Context, tenant string) context.Context {

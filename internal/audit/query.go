@@ -10,10 +10,10 @@ import (
 	"holt/internal/store/db"
 )
 
-// mostTime is how long a question may take.
+// mostTime is the longest time of a query.
 const mostTime = time.Minute
 
-// List returns entries, the newest first: those of a tenant, or of all with "".
+// List returns entries, the newest first, of one tenant or, with "", of all.
 func (l *Log) List(ctx context.Context, spec holt.AuditSpec) ([]Entry, error) {
 	list := []Entry{}
 	err := l.db.Read(ctx, func(tx *db.Tx) error {
@@ -38,16 +38,15 @@ func scan(r *db.Row) Entry {
 	}
 }
 
-// Query answers a question about the table audit: about all of it, or, with a tenant, about that one's newest
-// 50,000 entries and nothing else that there is.
+// Query runs SQL on the table audit. With a tenant, the table has only that tenant's newest 50,000 entries.
 //
-// Errors: InvalidArgument (the SQL), Timeout, TooMany (others of the tenant wait).
+// Errors: InvalidArgument (the SQL), Timeout, TooMany (too many queries of the tenant wait).
 func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error) {
 	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
 	if limits.Time > mostTime {
-		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "a question to the audit log may take %s at most", holt.ShortDuration(mostTime)).WithHint("ask for less at a time")
+		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "invalid timeout: the maximum of a query of the audit log is %s", holt.ShortDuration(mostTime)).WithHint("give a shorter timeout")
 	}
-	end, err := l.asking.Take(ctx)
+	end, err := l.queries.Take(ctx)
 	if err != nil {
 		return holt.QueryResult{}, err
 	}
@@ -59,7 +58,7 @@ func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt
 	return of.Query(ctx, q.SQL, limits)
 }
 
-// rows are a tenant's newest entries, as a table.
+// rows is a tenant's newest entries as a virtual table.
 type rows [][]any
 
 func (r rows) Len() int { return len(r) }
@@ -74,7 +73,7 @@ func (r rows) Value(row, column int) any {
 func (l *Log) rowsOf(ctx context.Context, tenant string) (rows, error) {
 	var all rows
 	err := l.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT `+columns+` FROM entry WHERE tenant = ? ORDER BY seq DESC LIMIT ?`, []any{tenant, mostAsked}, func(r *db.Row) error {
+		return tx.Query(`SELECT `+columns+` FROM entry WHERE tenant = ? ORDER BY seq DESC LIMIT ?`, []any{tenant, mostQueried}, func(r *db.Row) error {
 			all = append(all, []any{r.Int64(0), r.Text(1), r.Text(2), r.Text(3), r.Text(4), r.Text(5), r.Text(6), r.Text(7), r.Text(8), r.Text(9), r.Text(10), r.Text(11), r.Text(12), r.Int64(13), r.Text(14), r.Int64(15)})
 			return nil
 		})

@@ -9,7 +9,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// clipped bounds what callers chose, and takes out what must be in no log.
+// clipped shortens the texts that callers choose, and removes secrets from them.
 func clipped(e Entry) Entry {
 	for _, s := range []*string{&e.Tenant, &e.Name, &e.Remote, &e.Op, &e.Noun, &e.Ref, &e.Made, &e.Request} {
 		*s = holt.Clip(holt.Redact(*s), mostText)
@@ -17,7 +17,7 @@ func clipped(e Entry) Entry {
 	return e
 }
 
-// Who fills in who calls.
+// Who fills in the caller of ctx.
 func Who(ctx context.Context, e Entry) Entry {
 	a, credential := holt.ActorOf(ctx)
 	e.Tenant, e.Token, e.Name = a.Tenant, a.Token, a.Name
@@ -34,7 +34,7 @@ func Who(ctx context.Context, e Entry) Entry {
 	return e
 }
 
-// commit writes entries down, those that wait together.
+// commit writes the entries of the queue, those that wait in one transaction.
 func (l *Log) commit() {
 	for first := range l.queue {
 		batch := []*pending{first}
@@ -73,7 +73,7 @@ func (l *Log) write(batch []*pending) error {
 	})
 }
 
-// prune removes what need not stay any more, some at a time, and says whether that was all, or is to be left for now.
+// prune deletes up to pruneAtOnce entries that need not be kept. done: there are no more, or an error was logged.
 func (l *Log) prune() (done bool) {
 	err := l.db.Write(context.Background(), func(tx *db.Tx) error {
 		err := tx.Exec(`WITH RECURSIVE
@@ -89,7 +89,7 @@ func (l *Log) prune() (done bool) {
 		return err
 	})
 	if err != nil {
-		l.log.Error("shorten audit log", "err", err)
+		l.log.Error("delete old entries of the audit log", "err", err)
 		return true
 	}
 	return done

@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	seldomEvery = time.Minute // one of each
-	seldomAll   = 2           // of all together, in seldomEvery in the long run
-	seldomBurst = 300         // and so many at once
-	mostSeldom  = 4096        // that are remembered; who comes when all of them are busy is not written down
+	seldomEvery = time.Minute // one entry of each source
+	seldomAll   = 2           // entries of all sources in seldomEvery, on average
+	seldomBurst = 300         // entries of all sources at once
+	mostSeldom  = 4096        // sources that are remembered; further ones are not recorded
 )
 
-// Seldom bounds how much is written down that anybody can make happen: of each of many the first in a minute, with how
-// many there were since the last one, and of all of them 2 a minute in the long run. So the three that
-// there are fill no more than four fifths of the log in the days for which entries stay. The zero Seldom is ready.
+// Seldom limits entries that callers without a credential can cause: one a minute of each source, and on average 2 a
+// minute of all. An entry has the number of those that were left out since the last. Three of these limiters fill
+// at most four fifths of the log in [KeepDays]. The zero Seldom is ready to use.
 type Seldom struct {
 	mu   sync.Mutex
-	of   map[string]often
-	used float64   // of seldomBurst
-	at   time.Time // when that was so
+	of   map[string]skipped
+	used float64 // of seldomBurst, at the time at
+	at   time.Time
 }
 
-// often is when one was written down last, and how often it was not since.
-type often struct {
+// skipped is the time of a source's last entry, and the number of those that were left out since.
+type skipped struct {
 	at   time.Time
 	more int
 }
 
-// Add counts one, and says whether to write it down, and how many were not since the one that was.
+// Add reports whether to record an entry of who, and how many were left out since who's last one.
 func (s *Seldom) Add(who string, now time.Time) (more int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,13 +58,13 @@ func (s *Seldom) Add(who string, now time.Time) (more int, ok bool) {
 	}
 	s.used++
 	if s.of == nil {
-		s.of = map[string]often{}
+		s.of = map[string]skipped{}
 	}
-	s.of[who] = often{at: now}
+	s.of[who] = skipped{at: now}
 	return one.more, true
 }
 
-// More adds to what an entry is about how many like it were not written down.
+// More adds the number of entries that were left out to the ref of an entry.
 func More(ref string, n int) string {
 	if n == 0 {
 		return ref
@@ -72,8 +72,8 @@ func More(ref string, n int) string {
 	return fmt.Sprintf("more=%d %s", n, ref)
 }
 
-// strangers are the entries of callers whom nobody knows: whom a link has let in is known by it.
-func (l *Log) strangers(e Entry) *Seldom {
+// limiterOf returns the limiter of an entry whose caller has no credential, or nil. A preview link is a credential.
+func (l *Log) limiterOf(e Entry) *Seldom {
 	switch {
 	case e.Actor != "nobody" || e.Name == "link":
 		return nil
@@ -83,5 +83,5 @@ func (l *Log) strangers(e Entry) *Seldom {
 	return &l.refused
 }
 
-// stranger is who is one of them: an address, at a door, with a result.
-func stranger(e Entry) string { return e.Door + " " + e.Code + " " + holt.Source(e.Remote) }
+// source is the key of an entry in a limiter: address, door and result.
+func source(e Entry) string { return e.Door + " " + e.Code + " " + holt.Source(e.Remote) }

@@ -11,16 +11,16 @@ import (
 	"holt"
 	"holt/internal/api"
 	"holt/internal/authz"
+	"holt/internal/nouns"
 	"holt/internal/door/httpapi/servertest"
 	"holt/internal/door/sshd"
 	"holt/internal/event"
-	"holt/internal/nouns"
 )
 
-// reached is the computers behind the gate of SSH clients, where everything that gets there is the same error.
+// reached returns errReached from each call that passes the checks.
 type reached struct{ nouns.Computers }
 
-var errReached = errors.New("it got there")
+var errReached = errors.New("the call passed the check")
 
 func (reached) Open(context.Context, string, holt.SessionSpec, string) (holt.Session, error) {
 	return nil, errReached
@@ -32,7 +32,7 @@ func (reached) Listen(context.Context, string, holt.SessionAddress, string) (hol
 	return nil, errReached
 }
 
-// limited is a context of a token with scopes.
+// limited returns a context of a token with scopes.
 func limited(t *testing.T, scopes ...holt.Scope) context.Context {
 	t.Helper()
 	rights, err := holt.ParseScopes(scopes)
@@ -42,8 +42,9 @@ func limited(t *testing.T, scopes ...holt.Scope) context.Context {
 	return holt.WithActor(t.Context(), holt.Actor{Token: holt.NewTokenID(), Tenant: holt.DefaultTenant, Rights: rights})
 }
 
-// TestSessionsAsk: over SSH a token may do what it may by runs and connections, and as no other Linux user.
-func TestSessionsAsk(t *testing.T) {
+// TestSessionsAreChecked: over SSH a token has the rights that it has for runs and connections, and acts as no other
+// Linux user.
+func TestSessionsAreChecked(t *testing.T) {
 	m := servertest.New(t.TempDir())
 	t.Cleanup(m.Close)
 	all := m.Nouns().Computers
@@ -53,7 +54,7 @@ func TestSessionsAsk(t *testing.T) {
 	}
 	gate := authz.Sessions(all, reached{all})
 	if of := reflect.TypeOf(gate); of.PkgPath() != "holt/internal/authz" || slices.ContainsFunc(reflect.VisibleFields(of), func(f reflect.StructField) bool { return f.Anonymous }) {
-		t.Errorf("%s may have methods that nobody has decided on", of)
+		t.Errorf("%s has methods without a check", of)
 	}
 	on := holt.Scope("computer:" + string(c.ID))
 	port := holt.Scope("port:" + string(c.ID) + ":80")
@@ -117,7 +118,7 @@ func TestSessionsAsk(t *testing.T) {
 		}
 	}
 	if _, err := gate.Get(limited(t, port), "einstein"); err != nil {
-		t.Error("a token for a port does not see which computer it is of:", err)
+		t.Error("a token for a port does not see its computer:", err)
 	}
 	if err := authz.Port(all)(limited(t, port), c.ID, 80); err != nil {
 		t.Error(err)
@@ -133,8 +134,8 @@ func dial(gate sshd.Computers, to holt.SessionAddress) func(context.Context, str
 	return func(ctx context.Context, ref string) error { _, err := gate.Dial(ctx, ref, to, ""); return err }
 }
 
-// TestEventsAreCovered: a token is told of what it may look at.
-func TestEventsAreCovered(t *testing.T) {
+// TestEventsAreFiltered: a token sees the events of objects that it covers.
+func TestEventsAreFiltered(t *testing.T) {
 	var feed event.Feed
 	mine, other := holt.NewComputerID(), holt.NewComputerID()
 	space := holt.NewWorkspaceID()

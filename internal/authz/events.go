@@ -9,28 +9,29 @@ import (
 	"holt/internal/api"
 )
 
-// seesEvent hides events about what a token does not cover.
+// seesEvent hides events about objects that the token does not cover.
 func seesEvent(ctx context.Context, e holt.Event) error {
-	if a, free, err := free(ctx, look); err != nil || !free && !tells(a.Rights, e) {
-		return denied(a)
+	if a, free, err := unrestricted(ctx, read); err != nil || !free && !coversEvent(a.Rights, e) {
+		return forbidden(a)
 	}
 	return nil
 }
 
-// tells reports whether rights cover the subject of an event. Only ids are compared: a deleted thing has no name.
-func tells(r holt.Rights, e holt.Event) bool {
+// coversEvent reports whether rights cover the object of an event. Only ids are compared, since names of deleted
+// objects cannot be looked up.
+func coversEvent(r holt.Rights, e holt.Event) bool {
 	noun, _, _ := strings.Cut(string(e.Kind), ".")
 	switch noun {
 	case "ready", "reset":
 		return true
 	case "workspace", "checkpoint":
-		if !r.User("agent") { // whose its files are
+		if !r.User("agent") { // agent owns the files
 			return false
 		}
 		if slices.ContainsFunc(r.Workspaces, func(s holt.WorkspaceScope) bool { return string(s.Workspace) == e.Ref }) {
 			return true
 		}
-	case "run", "terminal", "schedule", "firing": // they are of a Linux user, which events do not name
+	case "run", "terminal", "schedule", "firing": // events do not name the Linux user
 		if len(r.Users) > 0 {
 			return false
 		}
@@ -40,39 +41,40 @@ func tells(r holt.Rights, e holt.Event) bool {
 	return !r.Narrow() || e.Computer != "" && slices.Contains(r.Computers, e.Computer)
 }
 
-// file is the right to the file of an upload: that of writing it at once. The context that it returns cannot leave what is covered.
-func (w *warden) file(ctx context.Context, spec holt.UploadSpec, u use) (context.Context, error) {
+// uploadTarget checks the right to write the file of an upload. The context that it returns confines the call to the
+// directory that the token covers.
+func (g *guard) uploadTarget(ctx context.Context, spec holt.UploadSpec, op operation) (context.Context, error) {
 	if spec.Workspace != "" {
-		if u == change {
-			return w.owned(ctx, spec.Workspace, string(spec.Path), spec.User)
+		if op == write {
+			return g.filesAs(ctx, spec.Workspace, string(spec.Path), spec.User)
 		}
-		return w.files(ctx, spec.Workspace, string(spec.Path), u)
+		return g.files(ctx, spec.Workspace, string(spec.Path), op)
 	}
-	return ctx, w.inside(ctx, spec.Computer, "root", u) // as [api.ComputerFiles]
+	return ctx, g.asUser(ctx, spec.Computer, "root", op) // as in [api.ComputerFiles]
 }
 
-// upload is the rule of calls about an existing upload.
-func (w *warden) upload(u use) rule {
+// upload returns the rule of calls about an existing upload.
+func (g *guard) upload(op operation) rule {
 	return func(ctx context.Context, in any) (context.Context, error) {
-		a, free, err := free(ctx, u)
+		a, free, err := unrestricted(ctx, op)
 		if err != nil || free {
 			return ctx, err
 		}
-		one, err := w.n.Uploads.Get(ctx, holt.UploadID(api.Text(in, "Upload")))
+		one, err := g.n.Uploads.Get(ctx, holt.UploadID(api.Text(in, "Upload")))
 		if holt.CodeOf(err) == holt.NotFound {
-			return ctx, denied(a)
+			return ctx, forbidden(a)
 		}
 		if err != nil {
 			return ctx, err
 		}
-		return w.file(ctx, one.Spec, u)
+		return g.uploadTarget(ctx, one.Spec, op)
 	}
 }
 
-func (w *warden) seesUpload(ctx context.Context, one holt.Upload) error {
-	if _, free, err := free(ctx, look); err != nil || free {
+func (g *guard) seesUpload(ctx context.Context, one holt.Upload) error {
+	if _, free, err := unrestricted(ctx, read); err != nil || free {
 		return err
 	}
-	_, err := w.file(ctx, one.Spec, look)
+	_, err := g.uploadTarget(ctx, one.Spec, read)
 	return err
 }

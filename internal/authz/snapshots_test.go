@@ -7,13 +7,13 @@ import (
 	"holt/internal/api"
 	"holt/internal/authz"
 	"holt/internal/door/httpapi"
-	"holt/internal/door/httpapi/servertest"
 	"holt/internal/nouns"
+	"holt/internal/door/httpapi/servertest"
 )
 
-// TestSnapshotsAsk: a token for a computer gets, restores, compares and deletes snapshots of that one, by whatever they are called, and no
-// other computer's.
-func TestSnapshotsAsk(t *testing.T) {
+// TestSnapshotsAreChecked: a token for a computer gets, restores, compares and deletes snapshots of that computer only,
+// by id, name or COMPUTER@NAME.
+func TestSnapshotsAreChecked(t *testing.T) {
 	all, guarded, ids := twoComputers(t)
 	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
 	for verb, try := range map[string]func(ref string) error{
@@ -57,7 +57,7 @@ func TestSnapshotsAsk(t *testing.T) {
 	}
 }
 
-// TestSnapshotHidesNoComputer: who covers one computer compares no other by giving a snapshot its name.
+// TestSnapshotHidesNoComputer: a token for one computer does not read another by giving a snapshot that one's name.
 func TestSnapshotHidesNoComputer(t *testing.T) {
 	all, guarded, ids := twoComputers(t)
 	one := limited(t, holt.Scope("computer:"+string(ids["einstein"])))
@@ -77,7 +77,7 @@ func TestSnapshotHidesNoComputer(t *testing.T) {
 	}
 }
 
-// twoComputers are einstein and bohr, unguarded and guarded.
+// twoComputers makes einstein and bohr, and returns the nouns without checks and a registry with them.
 func twoComputers(t *testing.T) (all nouns.Set, guarded *api.Registry, ids map[string]holt.ComputerID) {
 	t.Helper()
 	m := servertest.New(t.TempDir())

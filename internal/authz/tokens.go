@@ -8,33 +8,35 @@ import (
 	"holt/internal/api"
 )
 
-// mine is the right to tokens and SSH keys. It returns the caller, whose rights bound the ones that it may see and make.
-func (w *warden) mine(ctx context.Context, u use) (holt.Actor, error) {
+// ownCredentials checks a call about tokens or SSH keys. It returns the caller: its rights are the maximum of those
+// that it may see and create.
+func (g *guard) ownCredentials(ctx context.Context, op operation) (holt.Actor, error) {
 	a, credential := holt.ActorOf(ctx)
-	if credential && a.Token == "" || a.Token != "" && u == change && a.Rights.ReadOnly {
-		return a, denied(a)
+	if credential && a.Token == "" || a.Token != "" && op == write && a.Rights.ReadOnly {
+		return a, forbidden(a)
 	}
 	return a, nil
 }
 
-func (w *warden) credentials(u use) rule {
+// credentials makes a rule of ownCredentials.
+func (g *guard) credentials(op operation) rule {
 	return func(ctx context.Context, _ any) (context.Context, error) {
-		_, err := w.mine(ctx, u)
+		_, err := g.ownCredentials(ctx, op)
 		return ctx, err
 	}
 }
 
-// within reports whether a token may do nothing that the caller may not.
+// within reports whether a token has no right that the caller lacks.
 func within(a holt.Actor, t holt.Token) bool { return a.Person() || t.Rights.Within(a.Rights) }
 
-// createToken puts ids in the place of names in scopes, and bounds the life of the token by that of the caller's.
-func (w *warden) createToken(ctx context.Context, in *api.Body[holt.TokenSpec]) error {
-	a, err := w.mine(ctx, change)
+// createToken replaces names in scopes by ids. The token expires no later than the caller's.
+func (g *guard) createToken(ctx context.Context, in *api.Body[holt.TokenSpec]) error {
+	a, err := g.ownCredentials(ctx, write)
 	if err != nil {
 		return err
 	}
 	spec := &in.Body
-	if spec.Scopes, err = w.ids(ctx, spec.Scopes); err != nil {
+	if spec.Scopes, err = g.resolveScopes(ctx, spec.Scopes); err != nil {
 		return err
 	}
 	rights, err := holt.ParseScopes(spec.Scopes)
@@ -42,15 +44,15 @@ func (w *warden) createToken(ctx context.Context, in *api.Body[holt.TokenSpec]) 
 		return err
 	}
 	if !within(a, holt.Token{Rights: rights}) {
-		return denied(a)
+		return forbidden(a)
 	}
 	if a.Expires.IsZero() {
 		return nil
 	}
 	left := time.Until(a.Expires).Milliseconds()
 	if spec.LifeMS > left {
-		return holt.Errorf(holt.Forbidden, "a token cannot make one that lives longer than itself").
-			WithHint("it expires in %s", holt.ShortMS(left))
+		return holt.Errorf(holt.Forbidden, "a token cannot create one that expires later than itself").
+			WithHint("the token of this call expires in %s", holt.ShortMS(left))
 	}
 	if spec.LifeMS == 0 {
 		spec.LifeMS = max(1, left)
@@ -58,22 +60,22 @@ func (w *warden) createToken(ctx context.Context, in *api.Body[holt.TokenSpec]) 
 	return nil
 }
 
-// ids puts ids in the place of names, of things that the caller covers.
-func (w *warden) ids(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, error) {
+// resolveScopes replaces names by ids. The caller must cover the objects.
+func (g *guard) resolveScopes(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, error) {
 	out := make([]holt.Scope, 0, len(scopes))
 	for _, s := range scopes {
 		switch kind, ref, _ := holt.CutScope(s); kind {
 		case "computer", "port":
-			c, err := w.getComputer(ctx, ref)
+			c, err := g.getComputer(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
 			s = s.Named(string(c.ID))
 		case "workspace":
-			if err := w.any(ctx, ref); err != nil {
+			if err := g.workspacePart(ctx, ref); err != nil {
 				return nil, err
 			}
-			ws, err := w.n.Workspaces.Get(ctx, ref)
+			ws, err := g.n.Workspaces.Get(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
@@ -84,77 +86,78 @@ func (w *warden) ids(ctx context.Context, scopes []holt.Scope) ([]holt.Scope, er
 	return out, nil
 }
 
-func (w *warden) seesToken(ctx context.Context, t holt.Token) error {
+func (g *guard) seesToken(ctx context.Context, t holt.Token) error {
 	if a, _ := holt.ActorOf(ctx); !within(a, t) {
-		return denied(a)
+		return forbidden(a)
 	}
 	return nil
 }
 
-// token is the right to a token, which must not be able to do more than the caller.
-func (w *warden) token(ctx context.Context, ref string, u use) error {
-	a, err := w.mine(ctx, u)
+// token checks a call about one token. A token with rights that the caller lacks is NotFound.
+func (g *guard) token(ctx context.Context, ref string, op operation) error {
+	a, err := g.ownCredentials(ctx, op)
 	if err != nil {
 		return err
 	}
-	t, err := w.n.Tokens.Get(ctx, ref)
+	t, err := g.n.Tokens.Get(ctx, ref)
 	if err == nil && !within(a, t) {
-		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows those there are")
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(ref, 80)).WithHint("holt token list shows all tokens")
 	}
 	return err
 }
 
-// deleteToken allows a caller to revoke its own token. A repeat of the call does not find the token.
-func (w *warden) deleteToken(ctx context.Context, in *api.TokenKeyed) error {
-	a, err := w.mine(ctx, change)
+// deleteToken permits a caller to revoke its own token. A missing token passes, so that a repeat of the call can
+// return the recorded answer.
+func (g *guard) deleteToken(ctx context.Context, in *api.TokenKeyed) error {
+	a, err := g.ownCredentials(ctx, write)
 	if err != nil {
 		return err
 	}
-	t, err := w.n.Tokens.Get(ctx, in.Token)
+	t, err := g.n.Tokens.Get(ctx, in.Token)
 	if err != nil && holt.CodeOf(err) != holt.NotFound {
 		return err
 	}
 	if err == nil && !within(a, t) {
-		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(in.Token, 80)).WithHint("holt token list shows those there are")
+		return holt.Errorf(holt.NotFound, "there is no token %q", holt.Clip(in.Token, 80)).WithHint("holt token list shows all tokens")
 	}
 	return nil
 }
 
-// seesSSHKey hides keys that may do more than the caller.
-func (w *warden) seesSSHKey(ctx context.Context, k holt.SSHKey) error {
+// seesSSHKey hides keys with rights that the caller lacks.
+func (g *guard) seesSSHKey(ctx context.Context, k holt.SSHKey) error {
 	a, _ := holt.ActorOf(ctx)
 	if a.Person() {
 		return nil
 	}
-	ok, err := w.coversKey(ctx, a, k)
+	ok, err := g.coversKey(ctx, a, k)
 	if err == nil && !ok {
-		err = denied(a)
+		err = forbidden(a)
 	}
 	return err
 }
 
-// coversKey reports whether a key may do nothing that the caller may not.
-func (w *warden) coversKey(ctx context.Context, a holt.Actor, k holt.SSHKey) (bool, error) {
+// coversKey reports whether a key has no right that the caller lacks.
+func (g *guard) coversKey(ctx context.Context, a holt.Actor, k holt.SSHKey) (bool, error) {
 	switch k.Token {
 	case a.Token:
 		return true, nil
-	case "": // all of its tenant
+	case "": // a key of a person covers all of its tenant
 		return holt.Rights{}.Within(a.Rights), nil
 	}
-	t, err := w.n.Tokens.Get(ctx, string(k.Token))
+	t, err := g.n.Tokens.Get(ctx, string(k.Token))
 	if holt.CodeOf(err) == holt.NotFound { // the token was revoked: the key is no longer accepted
 		return a.Rights.All(), nil
 	}
 	return err == nil && within(a, t), err
 }
 
-// deleteSSHKey refuses a key that may do more than the caller, with the error of a key that does not exist.
-func (w *warden) deleteSSHKey(ctx context.Context, in *api.SSHKeyKeyed) error {
-	a, err := w.mine(ctx, change)
+// deleteSSHKey returns NotFound for a key with rights that the caller lacks.
+func (g *guard) deleteSSHKey(ctx context.Context, in *api.SSHKeyKeyed) error {
+	a, err := g.ownCredentials(ctx, write)
 	if err != nil || a.Person() {
 		return err
 	}
-	all, err := w.n.SSHKeys.List(ctx)
+	all, err := g.n.SSHKeys.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,12 +165,12 @@ func (w *warden) deleteSSHKey(ctx context.Context, in *api.SSHKeyKeyed) error {
 		if string(k.ID) != in.ID && k.Fingerprint != in.ID && k.Name != in.ID {
 			continue
 		}
-		ok, err := w.coversKey(ctx, a, k)
+		ok, err := g.coversKey(ctx, a, k)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(in.ID, 64)).WithHint("holt ssh-key list shows those there are")
+			return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(in.ID, 64)).WithHint("holt ssh-key list shows all keys")
 		}
 	}
 	return nil

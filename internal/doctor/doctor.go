@@ -1,14 +1,14 @@
-// Package doctor looks at a host and says whether holt can work there, what
-// is worse than it could be, and what to do about it.
+// Package doctor checks whether holt can run on a host, and says how to fix or
+// improve what is missing.
 //
-// It is not a monitor (it looks once) and it mends nothing by itself, except
-// that [Install] installs Debian packages when it is asked to. It knows no
-// engine: what boots a probe and what finds stray machines is passed in.
+// It is not a monitor: it checks once. It changes nothing, except that
+// [Install] installs Debian packages. It knows no engine: the caller passes the
+// functions that boot a probe and find stray machines.
 //
-// Trap: what it looks at may hang, and not only be slow: a paravirtual
-// /dev/kvm that stops a booting kernel, a FUSE mount whose server is gone. So
-// every check runs under a deadline of its own, and one that does not return
-// is reported and left behind.
+// Trap: a check can hang, not only be slow: a paravirtual /dev/kvm can stop a
+// booting kernel, and the server of a FUSE mount can be gone. So every check
+// has a deadline, and a check that does not return is reported and left
+// running.
 package doctor
 
 import (
@@ -20,60 +20,58 @@ import (
 	"holt"
 )
 
-// Probe says what engine machines would run on here.
+// Probe is the result of a boot under KVM.
 type Probe struct {
 	KVM    bool   // a kernel booted under KVM
-	Reason string // why, or why not; a sentence
+	Reason string // a sentence
 }
 
-// Stray is a machine process that no computer owns.
+// Stray is a machine process without a computer.
 type Stray struct {
 	PID int
-	Dir string // the machine's directory, which may be gone
+	Dir string // the machine's directory, which may not exist
 }
 
-// Options say what to look at. The zero value looks at the host only.
+// Options say what to check. The zero value checks the host only.
 type Options struct {
 	DataDir  string // of the daemon; need not exist
 	ImageDir string // where images are built; empty: in DataDir
-	Listen   string // the TCP address that a daemon is to listen on; empty: none
-	// Probe boots a test program under KVM; nil: judge by processor flags and device alone.
+	Listen   string // the TCP address of a daemon; empty: not checked
+	// Probe boots a test program under KVM; nil: only the processor's flags and the device are checked.
 	Probe func(ctx context.Context) (Probe, error)
-	// Strays finds machine processes whose directories lie under root and that
-	// belong to no computer; nil: not looked for.
+	// Strays finds stray machines with directories below root; nil: not checked.
 	Strays func(root string) ([]Stray, error)
-	// Bounds says what bounds computers, or an error that says why nothing does; nil: [cgroup.Look].
+	// Bounds returns how control groups limit computers, or an error if they cannot; nil: [cgroup.Look].
 	Bounds func() (string, error)
-	// Jail tries a program in a jail that is shown these directories, and says why there can be none; nil: [jail.Check].
+	// Jail tries a program in a jail that can see these directories; nil: [jail.Check].
 	Jail func(program string, dirs ...string) error
 	// Mounts are the directories where the next daemon of DataDir mounts
-	// workspaces again by itself, so that dead mounts there need nobody.
+	// workspaces again, so that dead mounts there need no action.
 	Mounts []string
-	// Timeout bounds each check; zero: 10 seconds. Three times that for Probe.
+	// Timeout of each check; zero: 10 seconds. Probe has three times that.
 	Timeout time.Duration
 }
 
 const defaultTimeout = 10 * time.Second
 
-// host is where checks look; tests look elsewhere.
+// host is the host that is checked; tests have fake ones.
 type host struct {
-	root string                       // of /proc, /dev and /sys; "/" but in tests
+	root string                       // of /proc, /dev and /sys; "/" except in tests
 	look func(string) (string, error) // finds a program
-	arch string                       // as Go names it
+	arch string                       // as GOARCH
 	uid  int
 	gid  int
 }
 
-// check is one thing that is looked at.
 type check struct {
 	name    string
 	timeout time.Duration
 	do      func(ctx context.Context, opt Options) holt.Finding
 }
 
-// Examine runs every check at once and returns their findings, always the same
-// ones in the same order. It returns by the time the longest deadline has
-// passed, or soon after ctx ends.
+// Examine runs all checks concurrently and returns their findings, always in
+// the same order. It returns before the longest deadline, or soon after ctx
+// ends.
 func Examine(ctx context.Context, opt Options) []holt.Finding {
 	return thisHost().examine(ctx, opt)
 }
@@ -108,8 +106,8 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 	return runChecks(ctx, opt, checks)
 }
 
-// runChecks gives each check a goroutine and a deadline. A goroutine that does
-// not come back in time is stuck in the kernel: it is left to end with the program.
+// runChecks gives each check a goroutine and a deadline. A goroutine that misses
+// it is stuck in the kernel and ends with the program.
 func runChecks(ctx context.Context, opt Options, checks []check) []holt.Finding {
 	answers := make([]chan holt.Finding, len(checks))
 	for i, c := range checks {
@@ -127,7 +125,7 @@ func runChecks(ctx context.Context, opt Options, checks []check) []holt.Finding 
 		select {
 		case findings[i] = <-answers[i]:
 		case <-late.C:
-			findings[i] = warn(fmt.Sprintf("it did not answer within %s", holt.ShortDuration(c.timeout)), "look for processes that hang: ps -eo pid,stat,comm | grep ' D'")
+			findings[i] = warn(fmt.Sprintf("the check did not return within %s", holt.ShortDuration(c.timeout)), "find processes that hang: ps -eo pid,stat,comm | grep ' D'")
 		case <-ctx.Done():
 			findings[i] = lastWord(ctx, answers[i])
 		}
@@ -137,13 +135,13 @@ func runChecks(ctx context.Context, opt Options, checks []check) []holt.Finding 
 	return findings
 }
 
-// lastWord prefers an answer that is there to the fact that nobody waits for it.
+// lastWord returns the answer of a check if there is one, after ctx has ended.
 func lastWord(ctx context.Context, answer <-chan holt.Finding) holt.Finding {
 	select {
 	case f := <-answer:
 		return f
 	default:
-		return warn("not looked at: "+context.Cause(ctx).Error(), "")
+		return warn("not checked: "+context.Cause(ctx).Error(), "")
 	}
 }
 

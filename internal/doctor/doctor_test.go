@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// fakeHost returns a host whose files are those given, below a directory.
+// fakeHost returns a host with these files, below a directory.
 func fakeHost(t *testing.T, files map[string]string) host {
 	t.Helper()
 	root := t.TempDir()
@@ -130,7 +130,7 @@ func TestMemory(t *testing.T) {
 
 func TestSocket(t *testing.T) {
 	h := fakeHost(t, nil)
-	dir, err := os.MkdirTemp("", "holt") // shorter than the test's own
+	dir, err := os.MkdirTemp("", "holt") // shorter than t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestSocket(t *testing.T) {
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
-	if f := h.socket(t.Context(), Options{DataDir: dir}); f.Verdict != holt.VerdictOK || !strings.Contains(f.Found, "left behind") {
+	if f := h.socket(t.Context(), Options{DataDir: dir}); f.Verdict != holt.VerdictOK || !strings.Contains(f.Found, "left by a killed daemon") {
 		t.Errorf("left behind: %+v", f)
 	}
 	if f := h.socket(t.Context(), Options{DataDir: "/" + strings.Repeat("x", 120)}); f.Verdict != holt.VerdictBad {
@@ -239,8 +239,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestStuckCheck shows that a check that never returns holds nothing up but
-// its own line.
+// TestStuckCheck: a check that never returns affects only its own
+// finding.
 func TestStuckCheck(t *testing.T) {
 	stuck := make(chan struct{})
 	defer close(stuck)
@@ -248,7 +248,7 @@ func TestStuckCheck(t *testing.T) {
 		{"stuck", time.Millisecond, func(context.Context, Options) holt.Finding { <-stuck; return ok("") }},
 		{"fine", time.Minute, func(context.Context, Options) holt.Finding { return ok("yes") }},
 	})
-	if findings[0].Verdict != holt.VerdictWarn || !strings.Contains(findings[0].Found, "did not answer") {
+	if findings[0].Verdict != holt.VerdictWarn || !strings.Contains(findings[0].Found, "did not return") {
 		t.Errorf("stuck: %+v", findings[0])
 	}
 	if findings[1].Found != "yes" || findings[1].Name != "fine" {
@@ -264,7 +264,7 @@ func TestStuckCheck(t *testing.T) {
 	}
 }
 
-// TestExamineThisHost runs the real checks on whatever host this is.
+// TestExamineThisHost runs the real checks.
 func TestExamineThisHost(t *testing.T) {
 	findings := Examine(t.Context(), Options{DataDir: t.TempDir()})
 	var names []string
@@ -274,7 +274,7 @@ func TestExamineThisHost(t *testing.T) {
 			t.Errorf("empty finding %+v", f)
 		}
 		if f.Verdict == holt.VerdictBad && f.Do == "" {
-			t.Errorf("%+v says not what to do", f)
+			t.Errorf("%+v does not say what to do", f)
 		}
 	}
 	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "jail", "memory", "limits", "names", "ping", "disk", "socket", "machines", "mounts"}

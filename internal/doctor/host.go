@@ -39,10 +39,10 @@ func (h host) user(_ context.Context, _ Options) holt.Finding {
 	if h.uid == 0 {
 		return ok("root")
 	}
-	return warn("user id "+strconv.Itoa(h.uid)+", not root", "packages are installed, and other users' access to mounts is allowed, as root only")
+	return warn("user id "+strconv.Itoa(h.uid)+", not root", "only root can install packages and let other users access mounts")
 }
 
-// What a host needs. One small machine takes 1 GiB; images and a few disks take 10.
+// Requirements of a host. One small machine takes 1 GiB; images and a few disks take 10 GiB.
 const (
 	leastMemory = 1 << 30
 	goodMemory  = 3 << 30
@@ -53,22 +53,22 @@ const (
 func (h host) memory(_ context.Context, _ Options) holt.Finding {
 	data, err := os.ReadFile(h.path("proc/meminfo"))
 	if err != nil {
-		return warn("look at memory: "+err.Error(), "")
+		return warn("read memory: "+err.Error(), "")
 	}
 	total, available := machine.ParseMeminfo(string(data))
 	found := fmt.Sprintf("%s free of %s", size(available), size(total))
 	switch {
 	case available < leastMemory:
-		return bad(found, "free memory: a computer takes 1 GiB unless it is told otherwise")
+		return bad(found, "free some memory: a computer takes 1 GiB by default")
 	case available < goodMemory:
-		return warn(found, "that is enough for one or two computers")
+		return warn(found, "enough for one or two computers of 1 GiB")
 	}
 	return ok(found)
 }
 
 func (h host) disk(_ context.Context, opt Options) holt.Finding {
 	if opt.DataDir == "" {
-		return ok("no data directory was named")
+		return ok("not checked: no data directory given")
 	}
 	worst := ok("")
 	var found []string
@@ -86,26 +86,26 @@ func (h host) disk(_ context.Context, opt Options) holt.Finding {
 	return worst
 }
 
-// diskAt judges the disk that dir is on, or will be on.
+// diskAt checks the disk of dir, which need not exist.
 func diskAt(dir string) holt.Finding {
 	at, err := existing(dir)
 	if err != nil {
-		return bad("look at the disk of "+dir+": "+err.Error(), "name another data directory")
+		return bad("check the disk of "+dir+": "+err.Error(), "choose another data directory")
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(at, &st); err != nil {
-		return warn("look at the disk of "+at+": "+err.Error(), "")
+		return warn("check the disk of "+at+": "+err.Error(), "")
 	}
 	free := int64(st.Bavail) * st.Bsize
 	found := fmt.Sprintf("%s free at %s", size(free), at)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
-		return bad(at+" is not writable", "name another data directory with "+holt.EnvDataDir+", or run as its owner")
+		return bad(at+" is not writable", "choose another data directory with "+holt.EnvDataDir+", or run as its owner")
 	}
 	switch {
 	case free < leastDisk:
-		return bad(found, "free space, or name a data directory on a larger disk with "+holt.EnvDataDir)
+		return bad(found, "free some space, or choose a data directory on a larger disk with "+holt.EnvDataDir)
 	case free < goodDisk:
-		return warn(found, "images take 2 GiB, and each computer what it writes")
+		return warn(found, "images take 2 GiB, and each computer as much as it writes")
 	}
 	return ok(found)
 }

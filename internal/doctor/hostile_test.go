@@ -2,7 +2,7 @@ package doctor
 
 import "testing"
 
-// FuzzHostFacts gives the readers of the host's own tables whatever text.
+// FuzzHostFacts fuzzes the parsers of /proc.
 func FuzzHostFacts(f *testing.F) {
 	f.Add("processor\t: 0\nmodel name: x\nflags\t: vmx svm\n")
 	f.Add("QEMU emulator version 7.2.22 (Debian)\n")

@@ -18,34 +18,34 @@ import (
 
 var packageRE = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 
-// Install installs Debian packages with apt-get; it needs root. progress may be
-// nil; it gets a word of what goes on and the fraction done, 0 to 1.
+// Install installs Debian packages with apt-get, as root. progress may be nil; it
+// gets a description of the step and the fraction done, 0 to 1.
 //
-// Errors: InvalidArgument for what is no package name, Unsupported without apt-get,
-// Forbidden without root, Unavailable when packages cannot be fetched, Internal
-// otherwise; the detail holds the last lines that apt-get printed.
+// Errors: InvalidArgument (an invalid package name), Unsupported (no apt-get),
+// Forbidden (not root), Unavailable (packages cannot be fetched), Internal. The
+// detail has the last lines that apt-get printed.
 func Install(ctx context.Context, packages []string, progress func(what string, fraction float64)) error {
 	if progress == nil {
 		progress = func(string, float64) {}
 	}
 	for _, p := range packages {
 		if !packageRE.MatchString(p) {
-			return holt.Errorf(holt.InvalidArgument, "%q is not the name of a Debian package", p)
+			return holt.Errorf(holt.InvalidArgument, "invalid name of a Debian package: %q", p)
 		}
 	}
 	if len(packages) == 0 {
 		return nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return holt.Errorf(holt.Unsupported, "there is no apt-get here").
-			WithHint("install with this system's own tools: %s", strings.Join(packages, " "))
+		return holt.Errorf(holt.Unsupported, "apt-get is not installed").
+			WithHint("install with this system's package manager: %s", strings.Join(packages, " "))
 	}
 	if os.Geteuid() != 0 {
 		return holt.Errorf(holt.Forbidden, "installing packages needs root").
 			WithHint("sudo apt-get install %s", strings.Join(packages, " "))
 	}
-	progress("fetching the lists of packages", 0)
-	// A source that does not answer is no reason not to try: apt-get install says what it lacks.
+	progress("updating package lists", 0)
+	// An error of one source is ignored: the install fails if it needs that source.
 	updated := aptGet(ctx, func(string, float64) {}, "update")
 	if ctx.Err() != nil {
 		return fmt.Errorf("install packages: %w", ctx.Err())
@@ -76,7 +76,7 @@ func aptGet(ctx context.Context, progress func(what string, percent float64), ar
 	}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
 	cmd.ExtraFiles = []*os.File{w}
-	// Asked to stop, apt leaves dpkg's state whole.
+	// On SIGINT apt leaves dpkg's state consistent.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
 	var printed bytes.Buffer
@@ -89,7 +89,7 @@ func aptGet(ctx context.Context, progress func(what string, percent float64), ar
 	read := make(chan struct{})
 	go func() { readStatus(r, progress); close(read) }()
 	err = cmd.Wait()
-	r.SetReadDeadline(time.Now().Add(time.Second)) // a daemon that a package started may hold it open
+	r.SetReadDeadline(time.Now().Add(time.Second)) // a daemon that a package started may have inherited the pipe
 	<-read
 	if err == nil {
 		return nil
@@ -124,8 +124,8 @@ func readStatus(r *os.File, progress func(string, float64)) {
 }
 
 // parseStatus reads one line such as "pmstatus:fuse3:42.5:Unpacking fuse3 (amd64)".
-// Fetching and installing each count from 0 to 100; fetching is taken for the
-// first 40 % of both.
+// Fetching and installing each count from 0 to 100; fetching is mapped to the
+// first 40 %.
 func parseStatus(line string) (what string, percent float64, ok bool) {
 	f := strings.SplitN(line, ":", 4)
 	if len(f) < 4 {
@@ -144,7 +144,7 @@ func parseStatus(line string) (what string, percent float64, ok bool) {
 	return "", 0, false
 }
 
-// aptError says why apt-get failed.
+// aptError returns an error with apt-get's messages.
 func aptError(args []string, printed string, cause error) error {
 	lines := strings.Split(strings.TrimSpace(printed), "\n")
 	said := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.HasPrefix(l, "E: ") })
@@ -152,16 +152,16 @@ func aptError(args []string, printed string, cause error) error {
 	if text == "" {
 		text = cause.Error()
 	}
-	code, hint := holt.Internal, "run it by hand: apt-get "+strings.Join(args, " ")
+	code, hint := holt.Internal, "run it yourself: apt-get "+strings.Join(args, " ")
 	switch {
 	case strings.Contains(printed, "No space left on device") || strings.Contains(printed, "don't have enough free space"):
 		code, hint = holt.OutOfSpace, "free space on the system's disk"
 	case strings.Contains(text, "fetch") || strings.Contains(text, "resolve") || strings.Contains(text, "Release"):
-		code, hint = holt.Unavailable, "see whether apt-get update works on this host"
+		code, hint = holt.Unavailable, "check that apt-get update works on this host"
 	case strings.Contains(text, "Unable to locate package"):
-		code, hint = holt.NotFound, "see whether this host's apt has Debian's main archive among its sources"
+		code, hint = holt.NotFound, "check that the sources of this host's apt include Debian's main archive"
 	case strings.Contains(text, "Could not get lock"):
-		code, hint = holt.Conflict, "another package manager is at work; wait for it"
+		code, hint = holt.Conflict, "another package manager is running; try again when it has ended"
 	}
 	err := holt.Errorf(code, "apt-get %s: %s", args[0], text).WithHint("%s", hint)
 	err.Detail = map[string]any{"printed": lines[max(0, len(lines)-20):]}

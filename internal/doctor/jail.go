@@ -8,14 +8,14 @@ import (
 	"holt/internal/engine/jail"
 )
 
-// jail says as whom the programs run that guests speak to, and what one finds that breaks out into them.
+// jail reports the user that QEMU and networks run as, and what a guest that escapes into them can read.
 func (h host) jail(_ context.Context, opt Options) holt.Finding {
 	if h.uid != 0 {
-		return ok(fmt.Sprintf("no jails, since the daemon is not root: QEMU and computers' networks run as user id %d too. A guest that broke out of QEMU would find what that user may read: let it be a user of holt's own", h.uid))
+		return ok(fmt.Sprintf("no jails, since the daemon is not root: QEMU and computers' networks run as user id %d too. A guest that escapes from QEMU can read that user's files, so use a dedicated user", h.uid))
 	}
 	binary, err := h.look("qemu-system-x86_64")
 	if err != nil {
-		return warn("no jail was tried: QEMU is not installed", "")
+		return warn("not checked: QEMU is not installed", "")
 	}
 	try := opt.Jail
 	if try == nil {
@@ -28,8 +28,8 @@ func (h host) jail(_ context.Context, opt Options) holt.Finding {
 		}
 	}
 	if err := try(binary, dirs...); err != nil {
-		return warn("no jails can be made here ("+err.Error()+"): QEMU and computers' networks run as root, and a guest that broke out of QEMU would find this host's files",
-			"use Linux 5.12 or later, and a data and an image directory on ext4, xfs or btrfs; or run the daemon as a user of its own that may open /dev/kvm")
+		return warn("no jails can be made here ("+err.Error()+"): QEMU and computers' networks run as root, and a guest that escapes from QEMU can read this host's files",
+			"use Linux 5.12 or later, with the data and image directories on ext4, xfs or btrfs; or run the daemon as a dedicated user that may open /dev/kvm")
 	}
-	return ok("each computer's QEMU and network run in jails, as users that nobody else is and that see their own files only")
+	return ok("each computer's QEMU and network run in jails, as users of their own that see only their own files")
 }

@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// The doctor says as whom machines run, and what to do where they run as root.
+// TestJail: the finding has the user that machines run as, and what to do if that is root.
 func TestJail(t *testing.T) {
 	there := t.TempDir()
 	for _, c := range []struct {

@@ -21,20 +21,20 @@ import (
 // socketName is the daemon's socket in its data directory.
 const socketName = "holt.sock"
 
-// maxSocketPath is what fits into a socket address (unix(7)), without its
+// maxSocketPath is the maximum length of a socket's path (unix(7)), without its
 // terminating NUL.
 const maxSocketPath = 107
 
-// socket looks at the way into the daemon: whether its path can be used, and
-// whether somebody already answers there.
+// socket checks the path of the daemon's socket, and whether a daemon answers
+// there.
 func (h host) socket(ctx context.Context, opt Options) holt.Finding {
 	if opt.DataDir == "" {
-		return ok("no data directory was named")
+		return ok("not checked: no data directory given")
 	}
 	name := filepath.Join(opt.DataDir, socketName)
 	if len(name) > maxSocketPath {
-		return bad(fmt.Sprintf("the socket's path %s has %d bytes; %d fit", name, len(name), maxSocketPath),
-			"name a data directory with a shorter path with "+holt.EnvDataDir)
+		return bad(fmt.Sprintf("the socket's path %s has %d bytes: the maximum is %d", name, len(name), maxSocketPath),
+			"set "+holt.EnvDataDir+" to a data directory with a shorter path")
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", name)
@@ -45,12 +45,12 @@ func (h host) socket(ctx context.Context, opt Options) holt.Finding {
 	case errors.Is(err, os.ErrNotExist):
 		return ok("free: " + name)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return ok("free: " + name + ", which a daemon that was killed left behind; the next one takes it over")
+		return ok("free: " + name + ", left by a killed daemon; the next daemon replaces it")
 	}
-	return bad("cannot connect to "+name+": "+err.Error(), "see who owns the data directory")
+	return bad("cannot connect to "+name+": "+err.Error(), "check the owner and mode of the data directory")
 }
 
-// port looks whether the address that a daemon is told to listen on is free.
+// port checks whether the daemon's TCP address is free.
 func (h host) port(_ context.Context, opt Options) holt.Finding {
 	tcp, err := loopback.Listen(opt.Listen)
 	switch {
@@ -58,36 +58,36 @@ func (h host) port(_ context.Context, opt Options) holt.Finding {
 		tcp.Close()
 		return ok("free: " + opt.Listen)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return bad(opt.Listen+" is taken by another program", "choose another port with --listen, or see who has it: ss -ltnp")
+		return bad(opt.Listen+" is taken by another program", "choose another port with --listen, or find the program: ss -ltnp")
 	}
-	return bad("cannot listen on "+opt.Listen+": "+err.Error(), "name an address of this machine and a port, as localhost:4646")
+	return bad("cannot listen on "+opt.Listen+": "+err.Error(), "give an address of this machine and a port, such as localhost:4646")
 }
 
 func (h host) machines(_ context.Context, opt Options) holt.Finding {
 	if opt.Strays == nil || opt.DataDir == "" {
-		return ok("not looked for")
+		return ok("not checked")
 	}
 	strays, err := opt.Strays(opt.DataDir)
 	if err != nil {
-		return warn("look for leftover machines: "+err.Error(), "")
+		return warn("find stray machines: "+err.Error(), "")
 	}
 	if len(strays) == 0 {
-		return ok("none left over")
+		return ok("no stray machines")
 	}
 	var pids []string
 	for _, s := range strays {
 		pids = append(pids, fmt.Sprint(s.PID))
 	}
-	return warn(fmt.Sprintf("%d that no computer owns (process %s)", len(strays), strings.Join(pids, ", ")),
+	return warn(fmt.Sprintf("%d without a computer (process %s)", len(strays), strings.Join(pids, ", ")),
 		"end them: kill "+strings.Join(pids, " "))
 }
 
-// mounts looks for mounts of workspaces that nobody serves any more: what
-// touches one gets an error, or waits for ever.
+// mounts finds dead mounts of workspaces: without a server, programs that use
+// them get errors or hang.
 func (h host) mounts(ctx context.Context, opt Options) holt.Finding {
 	data, err := os.ReadFile(h.path("proc/self/mountinfo"))
 	if err != nil {
-		return warn("look at mounts: "+err.Error(), "")
+		return warn("read mounts: "+err.Error(), "")
 	}
 	ours := holtMounts(string(data))
 	var dead, again []string
@@ -104,13 +104,13 @@ func (h host) mounts(ctx context.Context, opt Options) holt.Finding {
 		return warn(fmt.Sprintf("%d dead: %s", len(dead), strings.Join(dead, ", ")), "umount -l "+strings.Join(dead, " "))
 	}
 	if len(again) > 0 {
-		return ok(fmt.Sprintf("%d wait until the daemon runs, which serves them again: %s", len(again), strings.Join(again, ", ")))
+		return ok(fmt.Sprintf("%d without a daemon, which serves them again when it runs: %s", len(again), strings.Join(again, ", ")))
 	}
 	return ok(holt.CountOf(len(ours), "workspace") + " mounted, none dead")
 }
 
-// holtMounts returns the mount points of FUSE file systems that are holt's,
-// from the text of /proc/self/mountinfo (proc(5)).
+// holtMounts returns the mount points of holt's FUSE file systems in the text
+// of /proc/self/mountinfo (proc(5)).
 func holtMounts(info string) []string {
 	var out []string
 	for line := range strings.Lines(info) {
@@ -131,7 +131,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// mountWait is how long a live mount may take to answer for its root.
+// mountWait is how long a live mount may take to answer statfs.
 const mountWait = 2 * time.Second
 
 func alive(ctx context.Context, dir string) bool {

@@ -7,7 +7,7 @@ import (
 	"holt/internal/engine/cgroup"
 )
 
-// limits looks at what keeps one computer from taking all of the host.
+// limits checks the control groups that limit computers.
 func (h host) limits(_ context.Context, opt Options) holt.Finding {
 	look := opt.Bounds
 	if look == nil {

@@ -19,7 +19,7 @@ func thisHost() host {
 
 func (h host) path(name string) string { return filepath.Join(h.root, name) }
 
-// cpu is what /proc/cpuinfo says of the first processor.
+// cpu is the first processor of /proc/cpuinfo.
 type cpu struct {
 	model  string
 	virt   string // vmx, svm or empty
@@ -50,7 +50,7 @@ func parseCPU(info string) cpu {
 func (h host) cpu() (cpu, error) {
 	data, err := os.ReadFile(h.path("proc/cpuinfo"))
 	if err != nil {
-		return cpu{}, fmt.Errorf("look at the processor: %w", err)
+		return cpu{}, fmt.Errorf("read the processor: %w", err)
 	}
 	return parseCPU(string(data)), nil
 }
@@ -85,9 +85,9 @@ func (h host) kvm(ctx context.Context, opt Options) holt.Finding {
 	dev.Close()
 	if opt.Probe == nil {
 		if c, err := h.cpu(); err != nil || c.virt == "" {
-			return warn("/dev/kvm is there, but the processor lacks vmx and svm", slow)
+			return warn("/dev/kvm exists, but the processor lacks vmx and svm", slow)
 		}
-		return ok("/dev/kvm and the processor's virtualisation are there; no test program was booted")
+		return ok("/dev/kvm exists and the processor has virtualisation; no test program was booted")
 	}
 	p, err := opt.Probe(ctx)
 	switch {
@@ -99,7 +99,7 @@ func (h host) kvm(ctx context.Context, opt Options) holt.Finding {
 	return ok(p.Reason)
 }
 
-// leastQEMU is the oldest major version with the machine type that holt pins.
+// leastQEMU is the first major version with the machine type that holt uses.
 const leastQEMU = 7
 
 func (h host) qemu(ctx context.Context, _ Options) holt.Finding {
@@ -141,5 +141,5 @@ func (h host) imageTools(_ context.Context, _ Options) holt.Finding {
 	if len(programs) > 0 {
 		return bad("missing: "+strings.Join(programs, ", "), "apt-get install "+strings.Join(packages, " "), packages...)
 	}
-	return ok("all there")
+	return ok("all installed")
 }

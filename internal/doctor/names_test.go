@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// TestNames: what the host's resolver makes of the names of previews is said, and how it is made to know them.
+// TestNames: the finding says how the host resolves names of previews, and how to fix it.
 func TestNames(t *testing.T) {
 	for _, c := range []struct {
 		answer string

@@ -7,7 +7,7 @@ import (
 	"holt"
 )
 
-// TestPing: whether computers can ping is told by the groups that may, and how that is changed.
+// TestPing: the finding says whether ping_group_range lets computers ping, and how to change it.
 func TestPing(t *testing.T) {
 	for _, c := range []struct {
 		uid, gid int

@@ -1,15 +1,13 @@
-// Package event keeps the last things that happened to nouns, and tells them to whoever follows.
+// Package event keeps the newest events of nouns and sends them to followers.
 //
-// It is not the audit log, which says who asked for what and forgets nothing, and no queue: what is
-// not read in time is forgotten ([holt.EventsKept]).
+// It is not the audit log, which records callers, and it is not a queue: events beyond the newest [holt.EventsKept]
+// are deleted, read or not.
 //
-// Form: triggers of the control database ([Schema]) write a row for each change of a row that
-// somebody may want to know of, in the transaction that makes the change. So an event is there exactly
-// if the change is, whoever made it, and both survive the daemon. [Store] reads new rows once, after
-// each commit, and keeps the last of them in memory ([Feed]), where any number of followers
-// read at their own pace: nobody is waited for, and a follower that falls behind what is kept is told so
-// ([holt.EventReset]).
+// Format: triggers of the control database ([Schema]) insert a row into the table event in the transaction
+// of each change that makes an event. So an event exists exactly if its change does. [Store] reads new rows once
+// after each commit and keeps the newest in memory ([Feed]). Followers read from there at their own pace and never
+// block writers. A follower that is behind the oldest kept event gets a [holt.EventReset].
 //
-// Traps: INSERT OR REPLACE fires no DELETE triggers. A row whose owner cannot be told any more
-// has no tenant, and is told to nobody that is confined to one.
+// Traps: INSERT OR REPLACE fires no DELETE triggers. An event whose tenant can no longer be determined has none, and is
+// visible only to callers that are not confined to a tenant.
 package event

@@ -11,18 +11,18 @@ import (
 	"holt"
 )
 
-// atOnce is how many events a follower takes under the lock.
+// atOnce is the number of events that a follower copies under the lock.
 const atOnce = 256
 
-// Feed is the last events, in memory. The zero Feed is empty and ready.
+// Feed is the newest events in memory. The zero Feed is ready to use.
 type Feed struct {
-	Kept int // how many; 0: [holt.EventsKept]
+	Kept int // number of events that are kept; 0: [holt.EventsKept]
 
 	mu   sync.Mutex
 	ring []numbered    // oldest first
-	last int64         // the number of the last one that there ever was
-	gone int64         // all up to this one are not kept
-	news chan struct{} // closed when there are more; nil: nobody waits
+	last int64         // number of the newest event
+	gone int64         // number of the newest event that is not kept
+	news chan struct{} // closed by the next event; nil: no follower waits
 }
 
 type numbered struct {
@@ -30,7 +30,7 @@ type numbered struct {
 	holt.Event
 }
 
-// Add numbers an event and tells it. Its ID and, if it is zero, At are set.
+// Add appends an event. It sets the event's ID and, if it is zero, At.
 func (f *Feed) Add(e holt.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,10 +38,10 @@ func (f *Feed) Add(e holt.Event) {
 		e.At = time.Now().UTC()
 	}
 	f.add(f.last+1, e)
-	f.tell()
+	f.wake()
 }
 
-// add puts one at the end; mu is held.
+// add appends an event. f.mu is held.
 func (f *Feed) add(n int64, e holt.Event) {
 	e.ID = strconv.FormatInt(n, 10)
 	f.ring, f.last = append(f.ring, numbered{n, e}), n
@@ -55,17 +55,17 @@ func (f *Feed) add(n int64, e holt.Event) {
 	}
 }
 
-// tell wakes whoever waits; mu is held.
-func (f *Feed) tell() {
+// wake wakes the followers that wait. f.mu is held.
+func (f *Feed) wake() {
 	if f.news != nil {
 		close(f.news)
 		f.news = nil
 	}
 }
 
-// Follow calls emit with a ready event, and then with every event that q asks for and the caller may see, in
-// order. If what happened since q.After is not kept the first is a reset in place of ready, and the others are those from now on.
-// It returns nil at the end of what is over unless q.Follow, and otherwise emit's error or ctx's.
+// Follow calls emit with a ready event, and then in order with every event that q selects and the caller's tenant
+// has. If the events since q.After are not all kept the first event is a reset instead, and only new events follow.
+// Without q.Follow it returns nil after the newest event. It returns the error of emit or ctx.
 //
 // Errors: InvalidArgument.
 func (f *Feed) Follow(ctx context.Context, q holt.EventQuery, emit func(holt.Event) error) error {
@@ -111,7 +111,7 @@ func (f *Feed) Follow(ctx context.Context, q holt.EventQuery, emit func(holt.Eve
 	}
 }
 
-// begin says where a follower begins, and what it is told first.
+// begin returns the first event for a follower, and the number of the event after which it starts.
 func (f *Feed) begin(q holt.EventQuery) (first holt.Event, at int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *Feed) begin(q holt.EventQuery) (first holt.Event, at int64, err error) 
 	case q.After != "":
 		at, err = strconv.ParseInt(q.After, 10, 64)
 		if err != nil || at < 0 || q.After[0] == '+' {
-			return first, 0, holt.Errorf(holt.InvalidArgument, "%q is not the id of an event", holt.Clip(q.After, 80)).WithHint("give the id of an event that was received")
+			return first, 0, holt.Errorf(holt.InvalidArgument, "invalid event id %q", holt.Clip(q.After, 80)).WithHint("give the id of an event from this stream")
 		}
 		if at < f.gone || at > f.last {
 			kind, at = holt.EventReset, f.last
@@ -133,7 +133,7 @@ func (f *Feed) begin(q holt.EventQuery) (first holt.Event, at int64, err error) 
 	return holt.Event{ID: strconv.FormatInt(at, 10), At: time.Now().UTC(), Kind: kind}, at, nil
 }
 
-// after returns the next events after one, or what is closed when there are some. behind: not all of them are kept.
+// after returns the next events after number at, or a channel that the next event closes. behind: some are no longer kept.
 func (f *Feed) after(at int64) (list []numbered, news <-chan struct{}, behind bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,9 +150,9 @@ func (f *Feed) after(at int64) (list []numbered, news <-chan struct{}, behind bo
 	return nil, f.news, false
 }
 
-// filter is what a follower wants, and may see.
+// filter selects the events of a follower by its query and its tenant.
 type filter struct {
-	all      bool // the daemon's own work
+	all      bool // of every tenant
 	tenant   string
 	kinds    []string
 	computer string
@@ -166,8 +166,8 @@ func newFilter(ctx context.Context, q holt.EventQuery) (filter, error) {
 			return string(kind) == k || dotted && noun == k
 		})
 		if !known {
-			return filter{}, holt.Errorf(holt.InvalidArgument, "there are no events of kind %q", holt.Clip(k, 80)).
-				WithHint("kinds are computer, run, terminal, snapshot, workspace, checkpoint, job, schedule and firing, or one as computer.state")
+			return filter{}, holt.Errorf(holt.InvalidArgument, "unknown event kind %q", holt.Clip(k, 80)).
+				WithHint("give computer, run, terminal, snapshot, workspace, checkpoint, job, schedule or firing, or a single kind such as computer.state")
 		}
 	}
 	return filter{all: in == "", tenant: in, kinds: q.Kinds, computer: q.Computer}, nil

@@ -33,8 +33,8 @@ func add(f *Feed, tenant string, n int) {
 	}
 }
 
-// TestTooOld: whoever goes on from an event that is not kept, or that never was, is told to look at everything again.
-func TestTooOld(t *testing.T) {
+// TestReset: a follower that continues from an event that is not kept, or that never existed, gets a reset.
+func TestReset(t *testing.T) {
 	f := Feed{Kept: 10}
 	add(&f, "default", 25)
 	for after, kind := range map[string]holt.EventKind{"0": holt.EventReset, "14": holt.EventReset, "15": holt.EventReady, "25": holt.EventReady, "26": holt.EventReset} {
@@ -47,15 +47,15 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
-// TestSlow: a follower that is slower than things happen holds nobody up, and is told what it missed.
-func TestSlow(t *testing.T) {
+// TestSlowFollower: a follower that is too slow does not block writers, and gets a reset.
+func TestSlowFollower(t *testing.T) {
 	f := Feed{Kept: 10}
 	add(&f, "default", 5)
 	resets := 0
 	var last string
 	err := f.Follow(t.Context(), holt.EventQuery{After: "0", Follow: true}, func(e holt.Event) error {
 		if e.ID == "1" {
-			add(&f, "default", 1000) // while it works
+			add(&f, "default", 1000) // while the follower is busy
 		}
 		if e.Kind == holt.EventReset {
 			resets++
@@ -71,12 +71,12 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestTenants: a caller sees the events of its tenant, the daemon itself those of all.
+// TestTenants: a caller sees the events of its tenant, the daemon those of all.
 func TestTenants(t *testing.T) {
 	var f Feed
 	add(&f, "a", 3)
 	add(&f, "b", 2)
-	f.Add(holt.Event{Kind: holt.EventSnapshotDeleted}) // whose it was nobody knows
+	f.Add(holt.Event{Kind: holt.EventSnapshotDeleted}) // its tenant is unknown
 	for tenant, want := range map[string]int{"a": 3, "b": 2, "c": 0} {
 		ctx := holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
 		if all := take(t, &f, ctx, holt.EventQuery{}, 100); len(all) != want+1 {
@@ -88,7 +88,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestManyFollowers: each gets each event once and in order, whenever it comes.
+// TestManyFollowers: each follower gets each event once and in order.
 func TestManyFollowers(t *testing.T) {
 	var f Feed
 	const each = 300

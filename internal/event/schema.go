@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// Schema makes the table of this package in the control database, and the triggers that fill it. All
-// tables that they are of must be there.
+// Schema makes the table of this package in the control database, and the triggers that fill it. The tables of the
+// triggers must exist.
 var Schema = table + strings.Join(triggers, "")
 
 const table = `
@@ -25,103 +25,103 @@ CREATE TABLE event (
 );
 `
 
-// what a trigger writes.
-type what struct {
-	kind     string // an SQL expression, as all of these
+// row is the event that a trigger inserts.
+type row struct {
+	kind     string // each field is an SQL expression
 	tenant   string
 	computer string // id
-	called   string // its name
+	called   string // name of the computer
 	ref      string
 	name     string
 	detail   string
 }
 
-func insert(w what) string {
+func insert(r row) string {
 	or := func(s string) string {
 		if s == "" {
 			return "''"
 		}
 		return s
 	}
-	if w.detail == "" {
-		w.detail = "'{}'"
+	if r.detail == "" {
+		r.detail = "'{}'"
 	}
 	return fmt.Sprintf(`INSERT INTO event (at, kind, tenant, computer, computer_name, ref, name, detail) VALUES (CAST(unixepoch('subsec') * 1000 AS INTEGER), %s, coalesce(%s, ''), %s, coalesce(%s, ''), %s, %s, %s);`,
-		w.kind, w.tenant, or(w.computer), or(w.called), or(w.ref), or(w.name), w.detail)
+		r.kind, r.tenant, or(r.computer), or(r.called), or(r.ref), or(r.name), r.detail)
 }
 
-func trigger(name, when string, w what) string {
-	return fmt.Sprintf("CREATE TRIGGER event_%s %s BEGIN %s END;\n", name, when, insert(w))
+func trigger(name, when string, r row) string {
+	return fmt.Sprintf("CREATE TRIGGER event_%s %s BEGIN %s END;\n", name, when, insert(r))
 }
 
-// tenantOf and nameOf are of the computer whose id is x.
+// tenantOf and nameOf return SQL for the tenant and the name of the computer with the id x.
 func tenantOf(x string) string { return fmt.Sprintf(`(SELECT tenant FROM computer WHERE id = %s)`, x) }
 func nameOf(x string) string   { return fmt.Sprintf(`(SELECT name FROM computer WHERE id = %s)`, x) }
 
-// tenantWas is whose a thing was by what was told of it, when its owner is gone.
+// tenantWas returns SQL for the tenant in the last event about ref, for objects whose computer is deleted.
 func tenantWas(ref string) string {
 	return fmt.Sprintf(`(SELECT tenant FROM event WHERE ref = %s ORDER BY seq DESC LIMIT 1)`, ref)
 }
 
 var triggers = []string{
-	// What is forgotten is forgotten in steps, each of which takes no longer than a few rows do.
+	// Old events are deleted in small steps.
 	fmt.Sprintf("CREATE TRIGGER event_kept AFTER INSERT ON event WHEN new.seq %% 16 = 0 BEGIN DELETE FROM event WHERE seq <= new.seq - %d; END;\n", holt.EventsKept),
 
 	trigger("computer_created", `AFTER INSERT ON computer`,
-		what{`'computer.created'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state)`}),
+		row{`'computer.created'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state)`}),
 	trigger("computer_state", `AFTER UPDATE OF state ON computer WHEN new.state <> old.state`,
-		what{`'computer.state'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state, 'was', old.state, 'reason', substr(new.reason, 1, 200))`}),
+		row{`'computer.state'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state, 'was', old.state, 'reason', substr(new.reason, 1, 200))`}),
 	trigger("computer_changed", `AFTER UPDATE OF name, cpus, memory_mb, disk_mb ON computer WHEN (new.name, new.cpus, new.memory_mb, new.disk_mb) <> (old.name, old.cpus, old.memory_mb, old.disk_mb)`,
-		what{`'computer.changed'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state)`}),
+		row{`'computer.changed'`, `new.tenant`, `new.id`, `new.name`, `new.id`, `new.name`, `json_object('state', new.state)`}),
 	trigger("computer_deleted", `AFTER DELETE ON computer`,
-		what{`'computer.deleted'`, `old.tenant`, `old.id`, `old.name`, `old.id`, `old.name`, ``}),
+		row{`'computer.deleted'`, `old.tenant`, `old.id`, `old.name`, `old.id`, `old.name`, ``}),
 
 	trigger("run_started", `AFTER INSERT ON run`,
-		what{`'run.started'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, ``, `json_object('state', new.state)`}),
+		row{`'run.started'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, ``, `json_object('state', new.state)`}),
 	trigger("run_ended", `AFTER UPDATE OF state ON run WHEN new.state <> old.state`,
-		what{`CASE new.state WHEN 'running' THEN 'run.started' ELSE 'run.ended' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, ``,
+		row{`CASE new.state WHEN 'running' THEN 'run.started' ELSE 'run.ended' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, ``,
 			`json_object('state', new.state, 'was', old.state, 'exit_code', iif(new.state = 'exited', new.exit_code, NULL))`}),
-	// The guest refused it: it never began.
+	// The guest refused the run, which never began.
 	trigger("run_refused", `AFTER DELETE ON run WHEN old.state = 'running' AND EXISTS (SELECT 1 FROM computer WHERE id = old.computer)`,
-		what{`'run.ended'`, tenantOf("old.computer"), `old.computer`, nameOf("old.computer"), `old.id`, ``, `json_object('state', 'lost', 'was', old.state)`}),
+		row{`'run.ended'`, tenantOf("old.computer"), `old.computer`, nameOf("old.computer"), `old.id`, ``, `json_object('state', 'lost', 'was', old.state)`}),
 
 	trigger("terminal_opened", `AFTER INSERT ON terminal`,
-		what{`'terminal.opened'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, `json_object('state', new.state)`}),
+		row{`'terminal.opened'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, `json_object('state', new.state)`}),
 	trigger("terminal_ended", `AFTER UPDATE OF state ON terminal WHEN new.state <> old.state`,
-		what{`CASE new.state WHEN 'running' THEN 'terminal.opened' ELSE 'terminal.ended' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`,
+		row{`CASE new.state WHEN 'running' THEN 'terminal.opened' ELSE 'terminal.ended' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`,
 			`json_object('state', new.state, 'was', old.state, 'exit_code', iif(new.state = 'exited', new.exit_code, NULL))`}),
 
 	trigger("snapshot_created", `AFTER UPDATE OF state ON snapshot WHEN new.state = 'ready' AND old.state <> 'ready'`,
-		what{`'snapshot.created'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, ``}),
+		row{`'snapshot.created'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, ``}),
 	trigger("snapshot_deleted", `AFTER DELETE ON snapshot WHEN old.state <> 'creating'`,
-		what{`'snapshot.deleted'`, `coalesce(` + tenantOf("old.computer") + `, ` + tenantWas("old.id") + `, ` + tenantWas("old.computer") + `)`, `old.computer`, nameOf("old.computer"), `old.id`, `old.name`, ``}),
+		row{`'snapshot.deleted'`, `coalesce(` + tenantOf("old.computer") + `, ` + tenantWas("old.id") + `, ` + tenantWas("old.computer") + `)`, `old.computer`, nameOf("old.computer"), `old.id`, `old.name`, ``}),
 
 	trigger("workspace_created", `AFTER UPDATE OF state ON workspace WHEN new.state = 'ready' AND old.state = 'creating'`,
-		what{`'workspace.created'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
+		row{`'workspace.created'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
 	trigger("workspace_changed", `AFTER UPDATE OF name ON workspace WHEN new.name <> old.name AND new.state = 'ready'`,
-		what{`'workspace.changed'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
+		row{`'workspace.changed'`, `new.tenant`, ``, ``, `new.id`, `new.name`, ``}),
 	trigger("workspace_deleted", `AFTER DELETE ON workspace WHEN old.state <> 'creating'`,
-		what{`'workspace.deleted'`, `old.tenant`, ``, ``, `old.id`, `old.name`, ``}),
+		row{`'workspace.deleted'`, `old.tenant`, ``, ``, `old.id`, `old.name`, ``}),
 
 	trigger("job_created", `AFTER INSERT ON job`,
-		what{`'job.created'`, `json_extract(new.record, '$.tenant')`, ``, ``, `new.id`, ``, `json_object('state', json_extract(new.record, '$.state'))`}),
+		row{`'job.created'`, `json_extract(new.record, '$.tenant')`, ``, ``, `new.id`, ``, `json_object('state', json_extract(new.record, '$.state'))`}),
 	trigger("job_state", `AFTER UPDATE OF record ON job WHEN json_extract(new.record, '$.state') <> json_extract(old.record, '$.state')`,
-		what{`'job.state'`, `json_extract(new.record, '$.tenant')`, `coalesce(json_extract(new.record, '$.computer_id'), '')`, ``, `new.id`, ``,
+		row{`'job.state'`, `json_extract(new.record, '$.tenant')`, `coalesce(json_extract(new.record, '$.computer_id'), '')`, ``, `new.id`, ``,
 			`json_object('state', json_extract(new.record, '$.state'), 'was', json_extract(old.record, '$.state'), 'reason', substr(coalesce(json_extract(new.record, '$.reason'), ''), 1, 200), 'run', coalesce(json_extract(new.record, '$.run_id'), ''))`}),
 	trigger("job_deleted", `AFTER DELETE ON job`,
-		what{`'job.deleted'`, `json_extract(old.record, '$.tenant')`, ``, ``, `old.id`, ``, ``}),
+		row{`'job.deleted'`, `json_extract(old.record, '$.tenant')`, ``, ``, `old.id`, ``, ``}),
 
 	// A change of a schedule is written as INSERT OR REPLACE.
 	trigger("schedule_put", `BEFORE INSERT ON schedule`,
-		what{`CASE WHEN EXISTS (SELECT 1 FROM schedule WHERE id = new.id) THEN 'schedule.changed' ELSE 'schedule.created' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, ``}),
+		row{`CASE WHEN EXISTS (SELECT 1 FROM schedule WHERE id = new.id) THEN 'schedule.changed' ELSE 'schedule.created' END`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.id`, `new.name`, ``}),
 	trigger("schedule_deleted", `AFTER DELETE ON schedule`,
-		what{`'schedule.deleted'`, `coalesce(` + tenantOf("old.computer") + `, ` + tenantWas("old.computer") + `)`, `old.computer`, nameOf("old.computer"), `old.id`, `old.name`, ``}),
+		row{`'schedule.deleted'`, `coalesce(` + tenantOf("old.computer") + `, ` + tenantWas("old.computer") + `)`, `old.computer`, nameOf("old.computer"), `old.id`, `old.name`, ``}),
 	trigger("firing_created", `AFTER INSERT ON firing`, firing("NULL")),
 	trigger("firing_state", `AFTER UPDATE OF state ON firing WHEN new.state <> old.state`, firing("old.state")),
 }
 
-func firing(was string) what {
-	return what{`'firing.state'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.schedule`, `coalesce((SELECT name FROM schedule WHERE id = new.schedule), '')`,
+func firing(was string) row {
+	return row{`'firing.state'`, tenantOf("new.computer"), `new.computer`, nameOf("new.computer"), `new.schedule`, `coalesce((SELECT name FROM schedule WHERE id = new.schedule), '')`,
 		`json_object('state', new.state, 'was', ` + was + `, 'reason', substr(new.reason, 1, 200), 'run', new.run, 'exit_code', iif(new.state = 'exited', new.exit_code, NULL))`}
 }
 

@@ -11,7 +11,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// Store is the events of a control database with [Schema].
+// Store is the feed of a control database with [Schema].
 type Store struct {
 	Feed
 	db     *db.DB
@@ -22,7 +22,7 @@ type Store struct {
 	wg     sync.WaitGroup
 }
 
-// Open reads the events that are kept, and from now on all that come.
+// Open reads the kept events, and starts to read new ones after each commit.
 func Open(ctx context.Context, d *db.DB, log *slog.Logger) (*Store, error) {
 	s := &Store{db: d, log: log, bell: make(chan struct{}, 1), notes: make(chan note, mostNotes)}
 	if err := s.read(ctx); err != nil {
@@ -30,12 +30,12 @@ func Open(ctx context.Context, d *db.DB, log *slog.Logger) (*Store, error) {
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	d.OnCommit(s.ring)
-	s.ring() // what came meanwhile
+	s.ring() // for events since the read above
 	s.wg.Go(func() { s.run(ctx) })
 	return s, nil
 }
 
-// Close writes what is left and lets the database go, which is to be closed after.
+// Close writes the notes that are left. The database is closed after it.
 func (s *Store) Close() {
 	s.db.OnCommit(nil)
 	s.cancel()
@@ -73,11 +73,11 @@ func (s *Store) run(ctx context.Context) {
 	}
 }
 
-// read takes over what is in the database and not yet here. One at a time.
+// read copies new events from the database to the feed. Calls do not overlap.
 func (s *Store) read(ctx context.Context) error {
 	gone, last, fresh := s.gone, s.last, []numbered(nil)
 	err := s.db.ReadNow(ctx, func(tx *db.Tx) error {
-		if last == 0 { // what was there and is not kept
+		if last == 0 { // earlier events are not kept
 			err := tx.Query(`SELECT coalesce(min(seq) - 1, (SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0) FROM event`, nil,
 				func(r *db.Row) error { gone = r.Int64(0); return nil })
 			if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) read(ctx context.Context) error {
 		s.add(e.n, e.Event)
 	}
 	if len(fresh) > 0 {
-		s.tell()
+		s.wake()
 	}
 	return nil
 }
@@ -111,12 +111,12 @@ func scan(r *db.Row) numbered {
 		Computer: holt.ComputerID(r.Text(4)), ComputerName: r.Text(5), Ref: r.Text(6), Name: r.Text(7),
 	}
 	var d detail
-	_ = json.Unmarshal([]byte(r.Text(8)), &d) // what cannot be read is not told
+	_ = json.Unmarshal([]byte(r.Text(8)), &d) // unreadable details are left out
 	e.State, e.Was, e.Reason, e.ExitCode, e.Run = d.State, d.Was, d.Reason, d.ExitCode, d.Run
 	return numbered{r.Int64(0), e}
 }
 
-// detail is what only some events have.
+// detail has the fields that only some kinds of events have.
 type detail struct {
 	State    string     `json:"state,omitempty"`
 	Was      string     `json:"was,omitempty"`
@@ -126,8 +126,8 @@ type detail struct {
 }
 
 const (
-	mostReason = 200  // bytes of why something happened
-	mostNotes  = 1024 // checkpoints that wait to be written down
+	mostReason = 200  // bytes of a reason
+	mostNotes  = 1024 // notes that wait to be written
 )
 
 // note is an event of a checkpoint, which has no row in the control database.
@@ -138,13 +138,12 @@ type note struct {
 	reason    string
 }
 
-// Checkpoint has an event of a checkpoint be written down soon. It never waits: where they come
-// faster than they can be written, some are not told.
+// Checkpoint queues an event of a checkpoint. It never blocks: it drops the event if the queue is full.
 func (s *Store) Checkpoint(kind holt.EventKind, workspace holt.WorkspaceID, name, reason string) {
 	select {
 	case s.notes <- note{kind, workspace, name, reason}:
 	default:
-		s.log.Warn("an event is not told: too many come at once", "kind", kind, "workspace", workspace)
+		s.log.Warn("event dropped: the queue of checkpoint events is full", "kind", kind, "workspace", workspace)
 	}
 }
 

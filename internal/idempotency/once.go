@@ -74,7 +74,7 @@ func execute[T any](ctx context.Context, k *Keys, c Call[T], mine *call) (T, err
 	}
 	var answer T
 	if first.cutOff {
-		ctx = holt.Before(ctx, nil) // the first call was asked
+		ctx = holt.Before(ctx, nil) // the first call has passed it
 	} else {
 		ctx, err = holt.AskBefore(ctx)
 	}
@@ -118,7 +118,7 @@ func requestHash(request any) ([sha256.Size]byte, error) {
 // tenantMark is between a tenant and its key.
 const tenantMark = "\x1f"
 
-// StoredKey returns a key as the table has it. Each tenant has keys of its own and learns nothing of another's.
+// StoredKey returns the key that the table has: each tenant has its own keys.
 func StoredKey(ctx context.Context, key string) string {
 	tenant := holt.TenantOf(ctx)
 	if key == "" || tenant == holt.DefaultTenant && !strings.Contains(key, tenantMark) {

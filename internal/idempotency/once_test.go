@@ -269,14 +269,14 @@ func TestKeysOfATenant(t *testing.T) {
 			keys.added = trimAfterKeys - 1
 			do(loud, n)
 		}
-		keys.mostKeys, keys.mostAnswers = keptKeys, keptAnswers // what is asked now changes nothing more
+		keys.mostKeys, keys.mostAnswers = keptKeys, keptAnswers // no further trim
 		for n, stays := range map[int]bool{29: true, 26: true, 25: false, 10: false} {
 			if do(loud, n) != stays {
 				t.Errorf("%s: key %d was kept: %v", one.name, n, !stays)
 			}
 		}
 		if !do(t.Context(), 10) {
-			t.Errorf("%s: another tenant's was forgotten", one.name)
+			t.Errorf("%s: the key of another tenant was deleted", one.name)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"holt"
 )
 
-// apt runs apt with lists, cache and settings of its own below dir, so that
-// the host's state is neither used nor changed. From the host come only the
+// apt runs apt with its own lists, cache and settings below dir, so that it neither
+// uses nor changes the host's state. It takes from the host only the
 // sources and the settings of how to reach them.
 type apt struct {
 	dir     string
@@ -47,8 +47,8 @@ func newApt(ctx context.Context, dir string, sources []source, log func(string))
 			return nil, err
 		}
 	}
-	// Its exit status says whether every source answered. What counts here is
-	// whose lists arrived: a host may have sources that are of no use to it.
+	// The exit status is not 0 if any source fails. That is not an error here, as long
+	// as the lists of the release arrive.
 	printed, err := a.output(ctx, dir, "apt-get", "update")
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -77,7 +77,7 @@ func (a *apt) conf() []byte {
 	set("Dir::Etc::Preferences", "/dev/null")
 	set("Dir::Etc::PreferencesParts", "/dev/null")
 	set("APT::Architecture", runtime.GOARCH)
-	set("APT::Sandbox::User", "root") // who it would change to cannot enter dir
+	set("APT::Sandbox::User", "root") // the user _apt cannot enter dir
 	set("Acquire::Languages", "none")
 	for _, line := range a.acquire {
 		b.WriteString(line + "\n")
@@ -85,8 +85,8 @@ func (a *apt) conf() []byte {
 	return b.Bytes()
 }
 
-// acquireLines picks from apt-config's dump how the host reaches its
-// sources: proxies, certificates, retries, and whether dates are checked.
+// acquireLines returns the lines of apt-config's dump about access to sources:
+// proxies, certificates, retries, and checks of dates.
 func acquireLines(dump []byte) []string {
 	var out []string
 	for line := range strings.Lines(string(dump)) {
@@ -100,7 +100,7 @@ func acquireLines(dump []byte) []string {
 	return out
 }
 
-// run runs one of apt's programs and returns what it printed.
+// run runs one of apt's programs and returns its output.
 func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	out, err := a.output(ctx, dir, name, args...)
 	if err == nil {
@@ -117,7 +117,7 @@ func (a *apt) output(ctx context.Context, dir, name string, args ...string) (str
 	cmd.Dir = dir
 	cmd.Env = append(buildEnv(), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"))
 	contain(cmd)
-	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	if name == "apt-get" {
@@ -128,7 +128,7 @@ func (a *apt) output(ctx context.Context, dir, name string, args ...string) (str
 	return string(out), err
 }
 
-// fetchError says why apt could not get something.
+// fetchError returns an error with the messages of apt.
 func fetchError(what, printed string) error {
 	var said []string
 	for line := range strings.Lines(printed) {
@@ -141,13 +141,13 @@ func fetchError(what, printed string) error {
 			WithHint("free space, or put images elsewhere with %s", holt.EnvImageDir)
 	}
 	err := holt.Errorf(holt.Unavailable, "%s: apt cannot reach its sources", what).
-		WithHint("see whether apt-get update works on this host")
+		WithHint("check that apt-get update works on this host")
 	err.Detail = map[string]any{"printed": said[:min(len(said), 10)]}
 	return err
 }
 
-// fetched returns those sources and suites whose lists are there: apt keeps
-// only what the Debian keyring's signatures verify.
+// fetched returns the sources and suites whose lists were fetched. apt keeps only lists
+// with a valid signature of the Debian keyring.
 func (a *apt) fetched(ctx context.Context, sources []source) ([]source, error) {
 	out, err := a.run(ctx, a.dir, "apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(FILENAME)", "Identifier: Packages")
 	if err != nil {
@@ -174,8 +174,8 @@ func (a *apt) fetched(ctx context.Context, sources []source) ([]source, error) {
 	return kept, nil
 }
 
-// buildEnv is the environment of everything that a build runs: nothing of the
-// caller's but the way to the network.
+// buildEnv is the environment of the programs of a build. It has only the proxies of
+// this process's environment.
 func buildEnv() []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -17,8 +17,8 @@ import (
 	"holt/internal/image"
 )
 
-// bootLimit bounds one boot and what is run in it. Under software emulation
-// on a busy host it takes a minute.
+// bootLimit bounds one boot and the commands after it. Under software emulation
+// on a busy host that takes a minute.
 const bootLimit = 8 * time.Minute
 
 // run runs a shell command as root in the guest and returns what it printed.
@@ -42,7 +42,7 @@ func run(ctx context.Context, t *testing.T, c *agent.Client, command string) str
 	return strings.TrimSpace(out.String())
 }
 
-// boot boots an image on a real machine whose disk is larger, and returns its agent.
+// boot boots an image on a machine with a larger disk, and returns a client of its agent.
 func boot(ctx context.Context, t *testing.T, im image.Image) (*agent.Client, machine.Machine) {
 	t.Helper()
 	engine, err := qemu.Open(ctx, qemu.Options{})
@@ -88,13 +88,13 @@ func boot(ctx context.Context, t *testing.T, im image.Image) (*agent.Client, mac
 	return c, m
 }
 
-// up waits until everything has started and says how it went. systemd is not there
-// yet to be asked when the agent is.
+// up waits until systemd has started all units. It retries, since the agent starts before
+// systemd.
 const up = "until test -S /run/systemd/private; do sleep 0.2; done; systemctl is-system-running --wait; systemctl --failed --no-legend"
 
-// TestBoot boots the image base and looks around in it.
+// TestBoot boots the image base and checks its content.
 func TestBoot(t *testing.T) {
-	t.Parallel() // it waits for the network and the disk
+	t.Parallel() // network and disk are the bottleneck
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
 	c, m := boot(ctx, t, machinetest.Base(t, machinetest.Agent(t)))
@@ -108,12 +108,12 @@ func TestBoot(t *testing.T) {
 	select {
 	case <-m.Done():
 	case <-ctx.Done():
-		t.Error("it does not shut down")
+		t.Error("the machine does not shut down")
 	}
 }
 
-// lookAround does all as root and by sudo: nobody serves the files of this
-// machine, and a login of agent waits for them.
+// lookAround runs commands as root and by sudo: this machine has no workspace, and a
+// login of agent would wait for it.
 func lookAround(ctx context.Context, t *testing.T, c *agent.Client) {
 	t.Helper()
 	for command, want := range map[string]string{

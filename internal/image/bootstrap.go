@@ -16,10 +16,10 @@ import (
 	"holt"
 )
 
-// bootstrapOptions are mmdebstrap's, save for the paths of one build.
+// bootstrapOptions are options of mmdebstrap that do not depend on the build.
 func bootstrapOptions(from string) []string {
 	variant := "--variant=minbase"
-	if from != "" { // the tree begins with another, and the hook adds the packages
+	if from != "" { // the hook unpacks the OCI image and installs the packages
 		variant = "--variant=custom"
 	}
 	return []string{variant, "--format=directory", "--skip=update", "--verbose"}
@@ -28,7 +28,7 @@ func bootstrapOptions(from string) []string {
 // bootstrap makes the tree of the root disk.
 func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	t := b.scratch
-	brought, err := b.foundation(ctx)
+	brought, err := b.fetchBase(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,19 +72,18 @@ func (b *build) bootstrap(ctx context.Context, k kernel) error {
 	return nil
 }
 
-// workFull is noSpace for what is written where mmdebstrap works.
+// workFull is noSpace for the directory where mmdebstrap works.
 func (b *build) workFull(err error) error {
 	if b.scratch.ids && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
 		return holt.Errorf(holt.OutOfSpace, "the disk of %s is full: %w", filepath.Dir(b.scratch.work), err).
-			WithHint("free space there, or let holt work elsewhere with TMPDIR")
+			WithHint("free space there, or set TMPDIR to another directory")
 	}
 	return noSpace(err, b.store.dir)
 }
 
-// foundation fetches the OCI image that the tree begins with, if there is one. It
-// returns the environment that the image's programs count on, in the form of
-// /etc/environment.
-func (b *build) foundation(ctx context.Context) ([]byte, error) {
+// fetchBase fetches the OCI image of the recipe, if it has one. It returns the
+// image's environment and the plan's, in the format of /etc/environment.
+func (b *build) fetchBase(ctx context.Context) ([]byte, error) {
 	if b.plan.From == "" {
 		return nil, nil
 	}
@@ -105,8 +104,8 @@ func (b *build) foundation(ctx context.Context) ([]byte, error) {
 	return []byte(strings.Join(slices.Concat(from.env, b.plan.Env), "\n") + "\n"), b.workFull(err)
 }
 
-// withoutPasswords leaves out proxies with a password where somebody else's programs
-// would see it. Whether packages can be had without is then seen.
+// withoutPasswords leaves out proxies with a password if programs of a foreign image would
+// see it. The build fails later if packages cannot be fetched without the proxy.
 func withoutPasswords(lines []string, foreign bool) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		_, url, ok := strings.Cut(line, "://")
@@ -115,13 +114,13 @@ func withoutPasswords(lines []string, foreign bool) []string {
 	})
 }
 
-// exec runs a program that may start others and gives each line that any of
-// them prints to line. It returns when all of them are gone: under root they
-// live in a PID namespace of their own, whose end, also by the death of this
-// process, ends them, and in a mount namespace that takes its mounts along.
-// Its descriptor 3 is the build's lock, 4 is file unless that is nil. With ids it has the
-// scratch directory's user ids: what a package or somebody's image brings can
-// then do no more to the host than any user without a name. Without root it asks for them itself.
+// exec runs a program and calls line with each line that it or its children print.
+// It returns when all of them have ended: as root they run in a PID namespace,
+// which ends with them or with this process, and in a mount namespace, which removes
+// their mounts. Descriptor 3 is the build's lock, 4 is file unless that is nil. With
+// ids the program runs in a user namespace with the scratch directory's user ids, so
+// that programs of packages or of a foreign image have no rights on the host.
+// Without root mmdebstrap makes the user namespace.
 func (b *build) exec(ctx context.Context, ids bool, file *os.File, line func(string), name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = b.scratch.work
@@ -136,7 +135,7 @@ func (b *build) exec(ctx context.Context, ids bool, file *os.File, line func(str
 	}
 	out := &lineWriter{line: line}
 	cmd.Stdout, cmd.Stderr = out, out
-	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	out.flush()
@@ -146,8 +145,8 @@ func (b *build) exec(ctx context.Context, ids bool, file *os.File, line func(str
 	return err
 }
 
-// contain makes cmd and all that it starts end with this thread, and all that
-// it starts end with cmd: under root it is PID 1 of a namespace.
+// contain ends cmd and its children with this thread, and the children with cmd: as
+// root cmd is PID 1 of a namespace.
 func contain(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 10 * time.Second
@@ -156,12 +155,12 @@ func contain(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 		return
 	}
-	// mmdebstrap makes namespaces by itself, and ends them when it is asked to.
+	// mmdebstrap makes its own namespaces, and ends them on SIGTERM.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 }
 
-// explain turns the failure of mmdebstrap into what a person can act on.
+// explain returns an error with the cause of a failure of mmdebstrap.
 func (b *build) explain(err error, w *watcher) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -172,8 +171,8 @@ func (b *build) explain(err error, w *watcher) error {
 	var out *holt.Error
 	switch {
 	case w.unreachable != "":
-		out = holt.Errorf(holt.Unavailable, "packages could not be fetched: %s", w.unreachable).
-			WithHint("see whether apt-get update works on this host, then build again")
+		out = holt.Errorf(holt.Unavailable, "packages cannot be fetched: %s", w.unreachable).
+			WithHint("check that apt-get update works on this host, then build again")
 	case strings.HasPrefix(w.step, "setup "):
 		out = holt.Errorf(holt.InvalidArgument, "%s of recipe %s failed", strings.Replace(w.step, "setup ", "setup command ", 1), b.plan.Name)
 	default:
@@ -186,8 +185,8 @@ func (b *build) explain(err error, w *watcher) error {
 	return out
 }
 
-// lineWriter calls line for each line written to it. A line that is longer
-// than maxLine is cut.
+// lineWriter calls line for each line written to it. It truncates lines to maxLine
+// bytes.
 type lineWriter struct {
 	line    func(string)
 	pending []byte
@@ -214,7 +213,7 @@ func (w *lineWriter) flush() {
 	}
 }
 
-// treeBytes adds up what a tree takes on disk; what cannot be read counts as nothing.
+// treeBytes returns the disk usage of a tree, without what cannot be read.
 func treeBytes(dir string) int64 {
 	var n int64
 	filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The story of the template, in a real computer, is e2e's TestBrowser.
+// TestBrowser in e2e tests the template in a real computer.
 
-// browserFile writes a file of the recipe browser where programs of this host can run it.
+// browserFile writes a file of the recipe browser into a temporary directory.
 func browserFile(t *testing.T, path string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -21,8 +21,8 @@ func browserFile(t *testing.T, path string) string {
 	return name
 }
 
-// TestBrowserUnits: the world cannot reach Chromium, it is not root, has its sandbox, and
-// nothing starts it but a connection, so that its template can be kept booted.
+// TestBrowserUnits: Chromium is not reachable from outside, is not root, has its sandbox, and
+// starts only at a connection, so that the template's snapshot does not have it running.
 func TestBrowserUnits(t *testing.T) {
 	r, err := loadRecipe("browser")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestBrowserUnits(t *testing.T) {
 	}
 }
 
-// TestBrowserCommand asks the command what it does not need Chromium for.
+// TestBrowserCommand tests the parts of the command that do not need Chromium.
 func TestBrowserCommand(t *testing.T) {
 	program := browserFile(t, "/usr/local/bin/browser")
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func TestBrowserCommand(t *testing.T) {
 		{"text a b", 2, "browser --help"},
 		{"constructor x", 2, "browser --help"},
 		{"--nope shot", 2, "--nope"},
-		{"shot", 1, "playwright-core"}, // which this host has not
+		{"shot", 1, "playwright-core"}, // not installed on this host
 	} {
 		cmd := exec.Command("node", append([]string{program}, strings.Fields(c.args)...)...)
 		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}

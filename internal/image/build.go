@@ -16,7 +16,7 @@ import (
 	"holt"
 )
 
-// build is one build under way.
+// build is a build in progress.
 type build struct {
 	store   *Store
 	plan    plan
@@ -29,21 +29,20 @@ type build struct {
 	mu       sync.Mutex // guards what follows
 	progress func(Progress)
 	last     Progress
-	lines    []string // the last that were logged
+	lines    []string // the last lines of the log
 }
 
-// leastBuildBytes is the free space without which no build is begun.
+// leastBuildBytes is the free space that a build needs to start.
 const leastBuildBytes = 64 << 20
 
-// Build returns the image that template's recipe denotes, building what is
-// missing; it takes milliseconds when nothing is. template is the name of an
-// embedded recipe or a path (with a slash) to a recipe file. Two builds of one
-// template wait for one another. progress may be nil; it is called from one
-// goroutine at a time.
+// Build returns the image of a template, and builds it if it does not exist; if it
+// does, Build takes milliseconds. template is the name of an embedded recipe or a
+// path (with a slash) to a recipe file. Builds of one template run one at a time.
+// progress may be nil; it is called from one goroutine at a time.
 //
-// Errors: NotFound for an unknown template, InvalidArgument for a recipe that
-// cannot be right, Unsupported when the host lacks tools (the hint names
-// packages), OutOfSpace, Unavailable when packages cannot be fetched.
+// Errors: NotFound (the template), InvalidArgument (the recipe), Unsupported (the
+// host lacks tools; the hint names packages), OutOfSpace, Unavailable (packages
+// cannot be fetched), AlreadyExists (another OCI image has the same template name).
 func (s *Store) Build(ctx context.Context, template string, progress func(Progress)) (Image, error) {
 	r, err := loadRecipe(template)
 	if err != nil {
@@ -61,21 +60,21 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 		progress = func(Progress) {}
 	}
 	b := &build{store: s, plan: p, progress: progress}
-	release, err := s.lock(ctx, p.Name, func() { b.report("waiting", "another build of "+p.Name+" is under way", 0) })
+	release, err := s.lock(ctx, p.Name, func() { b.report("waiting", "another build of "+p.Name+" is in progress", 0) })
 	if err != nil {
 		return Image{}, err
 	}
 	defer release()
 	if old, err := s.find(p.Name); err == nil && holt.OCIReference(template) && old.From != p.From {
-		return Image{}, holt.Errorf(holt.AlreadyExists, "%s would be named %s, and another template is", clip(template), p.Name).
-			WithHint(`holt image delete %s first, or write a recipe with a name of its own: {"name": "mine", "extends": "base", "from": "…"}`, p.Name)
+		return Image{}, holt.Errorf(holt.AlreadyExists, "the template of %s has the name %s, which another image has", clip(template), p.Name).
+			WithHint(`delete that image: holt image delete %s; or write a recipe with another name: {"name": "mine", "extends": "base", "from": "…"}`, p.Name)
 	}
 	rec, err := s.record(digest)
 	changed := false
 	if errors.Is(err, fs.ErrNotExist) {
 		s.sweep()
 		rec, err = b.root(ctx, digest)
-	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units)) { // neither is on the disk
+	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units)) { // they are not on the disk
 		rec.Args, rec.Units, changed = p.Args, p.Units, true
 		err = writeJSON(filepath.Join(s.rootDir(digest), rootRecord), rec)
 	}
@@ -92,8 +91,8 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 	return image, err
 }
 
-// root builds the root disk and returns its record. Whatever happens, only a
-// complete one stays.
+// root builds the root disk and returns its record. If it fails nothing of the root
+// disk is left.
 func (b *build) root(ctx context.Context, digest string) (rec record, err error) {
 	if err := checkTools(exec.LookPath); err != nil {
 		return rec, err
@@ -120,9 +119,9 @@ func (b *build) root(ctx context.Context, digest string) (rec record, err error)
 	return rec, noSpace(err, b.store.dir)
 }
 
-// makeRoot is the steps of a build.
+// makeRoot runs the steps of a build.
 func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err error) {
-	b.report("kernel", "fetching the lists of packages", 0.005)
+	b.report("kernel", "updating package lists", 0.005)
 	if b.apt, err = newApt(ctx, b.scratch.path("apt"), b.plan.Sources, b.log); err != nil {
 		return rec, err
 	}
@@ -155,8 +154,8 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 	return rec, publish(out, b.store.rootDir(digest))
 }
 
-// checkPackages finds misspelt packages before half a minute is spent on the
-// others. Names that only other packages provide do not count as packages.
+// checkPackages finds unknown packages before the packages are installed. Virtual
+// packages count as unknown.
 func (b *build) checkPackages(ctx context.Context) error {
 	out, _ := b.apt.output(ctx, b.scratch.work, "apt-cache", append([]string{"show", "--no-all-versions"}, b.plan.Packages...)...)
 	if ctx.Err() != nil {
@@ -168,19 +167,19 @@ func (b *build) checkPackages(ctx context.Context) error {
 			known[strings.TrimSpace(name)] = true
 		}
 	}
-	if len(known) == 0 { // not even one that every image has
+	if len(known) == 0 { // not even a package that every image has
 		return fetchError("apt-cache show", out)
 	}
 	for _, name := range b.plan.Packages {
 		if !known[name] {
-			return holt.Errorf(holt.InvalidArgument, "recipe %s names a package %q that Debian %s does not have", b.plan.Name, name, suite).
-				WithHint("see apt-cache search")
+			return holt.Errorf(holt.InvalidArgument, "recipe %s has a package %q that is not in Debian %s", b.plan.Name, name, suite).
+				WithHint("apt-cache search finds packages")
 		}
 	}
 	return nil
 }
 
-// linkKernel gives the image its own names of what it boots from.
+// linkKernel makes hard links to the kernel and its modules in the image.
 func (b *build) linkKernel(out string, k kernel) error {
 	for _, name := range append([]string{kernelBoot}, under(kernelModules, k.Boot)...) {
 		if err := linkFile(filepath.Join(b.kernelDir(), name), filepath.Join(out, name)); err != nil {
@@ -190,8 +189,8 @@ func (b *build) linkKernel(out string, k kernel) error {
 	return nil
 }
 
-// Missing returns the programs and files that building images needs and this
-// host lacks, and the Debian packages that bring them. look finds a program, as
+// Missing returns the programs and files that a build needs and this host lacks,
+// and the Debian packages that have them. look finds a program, as
 // [exec.LookPath] does.
 func Missing(look func(string) (string, error)) (programs, packages []string) {
 	for _, t := range [][2]string{
@@ -219,7 +218,7 @@ func checkTools(look func(string) (string, error)) error {
 	return err
 }
 
-// report tells the caller how far the build is. The fraction never falls.
+// report calls progress. The fraction never decreases.
 func (b *build) report(stage, detail string, fraction float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,8 +244,8 @@ func (b *build) openLog() (err error) {
 	return err
 }
 
-// log writes a line to the build's log. That a full disk keeps it from the
-// log does not matter: the last lines are in the error too.
+// log writes a line to the build's log. It ignores errors of a full disk, since the
+// last lines are in the build's error too.
 func (b *build) log(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

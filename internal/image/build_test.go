@@ -21,8 +21,8 @@ import (
 	"holt"
 )
 
-// sharedDir is where built images are kept between tests and runs: building
-// one takes a minute.
+// sharedDir keeps built images between tests and runs, since a build takes a
+// minute.
 func sharedDir(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv(holt.EnvImageDir); dir != "" {
@@ -74,7 +74,7 @@ func buildBase(t *testing.T, guest string) (*Store, Image) {
 		t.Fatalf("%v\n%+v", err, holt.AsError(err).Detail)
 	}
 	if st.fell || st.last != 1 {
-		t.Errorf("progress fell, or ended at %v", st.last)
+		t.Errorf("progress decreased, or ended at %v", st.last)
 	}
 	return s, im
 }
@@ -88,7 +88,7 @@ func TestBuiltImage(t *testing.T) {
 	if err != nil || info.Size() != int64(im.RootMB)<<20 || info.Mode().Perm()&0o222 != 0 {
 		t.Errorf("root disk: %v, %v", info, err)
 	}
-	// The host's file system may still be laying out the file, or a copy of it.
+	// The host's file system may still be allocating the file.
 	recorded := im.Bytes - s.snapshotBytes(im.Digest)
 	if now := allocated(im.Root); max(recorded-now, now-recorded) > 4<<20 || recorded > 700<<20 {
 		t.Errorf("takes %d bytes, recorded %d", now, recorded)
@@ -98,7 +98,7 @@ func TestBuiltImage(t *testing.T) {
 	}
 	kernel, err := readBounded(im.Kernel, 1<<20)
 	if err != nil || len(kernel) < 0x210 || string(kernel[0x202:0x206]) != "HdrS" {
-		t.Errorf("the kernel is no bzImage: %v", err)
+		t.Errorf("the kernel is not a bzImage: %v", err)
 	}
 	checkInitrd(t, im)
 	checkTree(t, im.Root)
@@ -145,7 +145,7 @@ func checkInitrd(t *testing.T, im Image) {
 	}
 }
 
-// checkTree looks into the root disk without mounting it.
+// checkTree checks the content of the root disk without a mount.
 func checkTree(t *testing.T, root string) {
 	t.Helper()
 	debugfs := func(request string) string {
@@ -168,7 +168,7 @@ func checkTree(t *testing.T, root string) {
 	}
 	for _, gone := range []string{"/" + setupPath, "/etc/apt/apt.conf.d/99mmdebstrap", "/usr/share/man/man1/ls.1.gz"} {
 		if got := debugfs("stat " + gone); strings.Contains(got, "Inode:") {
-			t.Errorf("%s is there", gone)
+			t.Errorf("%s exists", gone)
 		}
 	}
 	if got := debugfs("ls -p /home/agent"); strings.Count(got, "\n/") > 2 || !strings.Contains(debugfs("stat /home/agent"), "User:     0") {
@@ -176,8 +176,8 @@ func checkTree(t *testing.T, root string) {
 	}
 }
 
-// TestGuestBinaryRebuildsNoRoot shows that a new holt brings a new initramfs
-// and leaves the root disk as it is.
+// TestGuestBinaryRebuildsNoRoot: a new guest binary makes a new initramfs and keeps
+// the root disk.
 func TestGuestBinaryRebuildsNoRoot(t *testing.T) {
 	_, first := buildBase(t, "guest")
 	s, err := Open(sharedDir(t), Options{GuestBinary: []byte("another guest")})
@@ -197,8 +197,8 @@ func TestGuestBinaryRebuildsNoRoot(t *testing.T) {
 	}
 }
 
-// TestBuildsWait shows that a build waits while another of the same template
-// is under way, and says so.
+// TestBuildsWait: a build waits while another of the same template is in progress, and
+// reports that.
 func TestBuildsWait(t *testing.T) {
 	s, im := buildBase(t, "guest")
 	release, err := s.lock(t.Context(), "base", func() {})
@@ -231,7 +231,7 @@ func TestBuildsWait(t *testing.T) {
 	}
 }
 
-// leavesNothing fails the test if a build left files, processes or mounts.
+// leavesNothing checks that a build leaves no temporary files, processes or mounts.
 func leavesNothing(t *testing.T, dir string) {
 	t.Helper()
 	for _, sub := range []string{"tmp", "roots", "templates"} {
@@ -257,8 +257,8 @@ func leavesNothing(t *testing.T, dir string) {
 	}
 }
 
-// TestFullDisk builds on a disk that has too little room: none at all, and
-// enough to begin with.
+// TestFullDisk builds on a disk with too little room: too little to start, and
+// too little to finish.
 func TestFullDisk(t *testing.T) {
 	t.Parallel() // it waits for the network and the disk
 	needsRoot(t)
@@ -286,7 +286,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// barest returns a recipe of nothing but what every image has.
+// barest returns a recipe with only the packages of every image.
 func barest(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "barest.json")
@@ -296,8 +296,8 @@ func barest(t *testing.T) string {
 	return name
 }
 
-// withKernel is the directory of a store that has a kernel already: fetching
-// one is most of a small build.
+// withKernel returns the directory of a store that has a kernel: fetching one
+// takes most of the time of a small build.
 func withKernel(t *testing.T) string {
 	t.Helper()
 	buildBase(t, "guest")
@@ -392,12 +392,12 @@ func TestKilledBuild(t *testing.T) {
 	leavesNothing(t, dir)
 }
 
-// awaitEnd waits for the last process of a killed build: they hold its lock.
+// awaitEnd waits for the end of all processes of a killed build, which hold its lock.
 func awaitEnd(t *testing.T, tmp string) {
 	t.Helper()
 	locks, err := filepath.Glob(filepath.Join(tmp, "*.lock"))
 	if err != nil || len(locks) != 1 {
-		t.Fatalf("builds under way: %q, %v", locks, err)
+		t.Fatalf("builds in progress: %q, %v", locks, err)
 	}
 	f, err := os.Open(locks[0])
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 const (
 	hostBundle = "/etc/ssl/certs/ca-certificates.crt"
-	// distroCertificates is where Debian's package keeps the certificates that
-	// every Debian trusts, the guest too.
+	// distroCertificates has the certificates of Debian's package, which guests
+	// trust too.
 	distroCertificates = "/usr/share/ca-certificates"
 
 	maxBundleBytes  = 16 << 20
@@ -22,8 +22,8 @@ const (
 )
 
 // extraCertificates returns, in PEM and in the bundle's order, the certificates
-// that the host trusts and a plain Debian does not: those of companies and of
-// proxies that inspect TLS. A bundle that does not exist holds none.
+// that the host trusts and a plain Debian does not, such as those of proxies that
+// inspect TLS. It returns none if the bundle does not exist.
 func extraCertificates(bundle, distro string) ([]byte, error) {
 	trusted, err := readCertificates(bundle)
 	if err != nil {
@@ -32,7 +32,7 @@ func extraCertificates(bundle, distro string) ([]byte, error) {
 	plain := map[[32]byte]bool{}
 	err = filepath.WalkDir(distro, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // an unreadable or absent directory: nothing is known to be Debian's
+			return nil // the directory is absent or unreadable: no certificate counts as Debian's
 		}
 		certs, err := readCertificates(name)
 		for _, c := range certs {
@@ -57,8 +57,8 @@ func extraCertificates(bundle, distro string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// readCertificates returns the certificates of a PEM file in DER form. What is
-// no certificate is left out.
+// readCertificates returns the certificates of a PEM file in DER form. It skips other
+// blocks.
 func readCertificates(name string) ([][]byte, error) {
 	data, err := readBounded(name, maxBundleBytes)
 	if os.IsNotExist(err) {

@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// cpioWriter writes an archive in the "new ASCII" format that the kernel
-// unpacks as its first root (Documentation/driver-api/early-userspace/buffer-format.rst).
-// Owners are root, times are zero: the same input gives the same bytes.
+// cpioWriter writes an archive in the "new ASCII" format of an initramfs
+// (Documentation/driver-api/early-userspace/buffer-format.rst).
+// Owners are root and times are zero, so the same input gives the same bytes.
 type cpioWriter struct {
 	w    io.Writer
 	inos uint32
@@ -49,7 +49,7 @@ func (c *cpioWriter) printf(format string, args ...any) {
 	c.write(fmt.Appendf(nil, format, args...))
 }
 
-// pad fills up to a multiple of four bytes, which headers and data start at.
+// pad aligns headers and data to four bytes.
 func (c *cpioWriter) pad() {
 	c.write(make([]byte, (4-c.n%4)%4))
 }

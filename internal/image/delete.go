@@ -12,14 +12,14 @@ import (
 	"holt"
 )
 
-// holders is the directory in a root's own of links to what stands on it.
+// holders is the directory of links to the users of a root, in the root's directory.
 const holders = "holders"
 
-// Hold records that the disk in dir, an absolute path, stands on a root: as
-// long as dir is there, no daemon and no command that shares this store removes
-// the root. Nothing has to be undone: a link to what is gone holds nothing.
+// Hold records that a disk in dir, an absolute path, uses a root. No process that
+// shares this store removes the root while dir exists. There is nothing to release: a
+// link to a directory that does not exist does not count.
 //
-// Errors: NotFound when there is no such root (any more).
+// Errors: NotFound (the root).
 func (s *Store) Hold(ctx context.Context, digest, dir string) error {
 	release, err := s.lock(ctx, digest, func() {})
 	if err != nil {
@@ -52,42 +52,42 @@ func (s *Store) Hold(ctx context.Context, digest, dir string) error {
 	return nil
 }
 
-// held returns the directories whose disks stand on a root.
+// held returns the directories with disks that use a root.
 func (s *Store) held(digest string) ([]string, error) {
 	links := filepath.Join(s.rootDir(digest), holders)
 	entries, err := os.ReadDir(links)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look who uses an image: %w", err)
+		return nil, fmt.Errorf("find users of image: %w", err)
 	}
 	var dirs []string
 	for _, e := range entries {
 		link := filepath.Join(links, e.Name())
 		if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
 			continue
-		} // any other error: it may be there
+		} // on any other error the directory may exist
 		to, err := os.Readlink(link)
 		if err != nil {
-			return nil, fmt.Errorf("look who uses an image: %w", err)
+			return nil, fmt.Errorf("find users of image: %w", err)
 		}
 		dirs = append(dirs, to)
 	}
 	return dirs, nil
 }
 
-// Delete removes a template's image, or the one with the given digest, and
-// returns it. One that a computer's disk stands on is not removed: Conflict.
+// Delete removes a template's image, or the image with the given digest, and
+// returns it. If a computer's disk uses the image it returns Conflict.
 func (s *Store) Delete(ctx context.Context, ref string) (holt.Image, error) {
 	rec, err := s.find(ref)
 	if err != nil {
 		return holt.Image{}, err
 	}
-	shown := s.wire(rec, false) // with what goes with it
+	shown := s.wire(rec, false) // before the snapshots are deleted, for Bytes
 	_, err = s.drop(ctx, rec, false)
 	return shown, err
 }
 
-// Prune removes the images that no template stands for any more and that no
-// computer's disk stands on, and returns them.
+// Prune removes the images that are not of their template's last build and that no
+// computer's disk uses, and returns them.
 func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	records, err := s.records()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	s.pruneSnapshots(ctx)
 	gone := []holt.Image{}
 	for _, rec := range records {
-		shown := s.wire(rec, false) // with what goes with it
+		shown := s.wire(rec, false) // before the snapshots are deleted, for Bytes
 		dropped, err := s.drop(ctx, rec, true)
 		switch {
 		case holt.CodeOf(err) == holt.Conflict:
@@ -109,7 +109,7 @@ func (s *Store) Prune(ctx context.Context) ([]holt.Image, error) {
 	return gone, nil
 }
 
-// drop removes a root, with old only if its template stands for another one.
+// drop removes a root that is not in use. With old it keeps the root of a template's last build.
 func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 	release, err := s.lock(ctx, rec.Template, func() {})
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 	if old && (isCurrent || err != nil && !errors.Is(err, fs.ErrNotExist)) {
 		return false, nil
 	}
-	free, err := s.lock(ctx, rec.Digest, func() {}) // always after the template's
+	free, err := s.lock(ctx, rec.Digest, func() {}) // see the lock order
 	if err != nil {
 		return false, err
 	}
@@ -133,10 +133,10 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 	}
 	if len(dirs) > 0 {
 		hint := "delete those computers first"
-		if id, err := holt.ParseComputerID(filepath.Base(dirs[0])); err == nil { // of this host; another daemon may have it
+		if id, err := holt.ParseComputerID(filepath.Base(dirs[0])); err == nil { // the computer may be another daemon's
 			hint += "; holt computer get " + string(id) + " shows the first"
 		}
-		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is in use by the disk in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).WithHint("%s", hint)
+		return false, holt.Errorf(holt.Conflict, "the image %s (%.12s) is used by disks in %s", rec.Template, rec.Digest, strings.Join(dirs, ", ")).WithHint("%s", hint)
 	}
 	if isCurrent {
 		if err := s.removeTemplate(ctx, rec.Template); err != nil {
@@ -146,8 +146,8 @@ func (s *Store) drop(ctx context.Context, rec record, old bool) (bool, error) {
 	return true, s.removeWhole(s.rootDir(rec.Digest))
 }
 
-// dropKernels removes every kernel of the store. The caller holds the lock
-// "kernel". Images and builds under way have their own links to theirs.
+// dropKernels removes all kernels of the store. The caller holds the lock
+// "kernel". Images and builds have their own hard links.
 func (s *Store) dropKernels() error {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "kernels"))
 	if err != nil {
@@ -161,8 +161,8 @@ func (s *Store) dropKernels() error {
 	return nil
 }
 
-// removeWhole removes a directory so that nobody sees a part of it: it first
-// goes where sweeps clean up.
+// removeWhole removes a directory atomically: it first renames it into tmp, which
+// sweep cleans up.
 func (s *Store) removeWhole(dir string) error {
 	aside := filepath.Join(s.dir, "tmp", "gone-"+filepath.Base(dir))
 	if err := os.RemoveAll(aside); err != nil {

@@ -11,7 +11,7 @@ import (
 	"holt"
 )
 
-// disk makes the ext4 file from the tree, without mounting anything.
+// disk makes the ext4 file from the tree, without a mount.
 func (b *build) disk(ctx context.Context, to string) error {
 	b.report("disk", "writing the file system", 0.86)
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -28,8 +28,8 @@ func (b *build) disk(ctx context.Context, to string) error {
 	line := func(s string) { b.log(s); printed.WriteString(s + "\n") }
 	name, args := "mkfs.ext4", append(b.plan.Mkfs, "-d", b.scratch.path("tree"), to, megabytes(b.plan.DiskMB))
 	if b.scratch.ids {
-		// Only in the namespace that owns the tree can all of it be read. Root
-		// there cannot pass through to's directories, but can open what is handed to it.
+		// All of the tree can be read only in the user namespace that owns it. Root
+		// there cannot enter to's directory, so it gets an open file.
 		if err := b.scratch.hand(f); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (b *build) watchDisk(name string, total int64) (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// logFile is where the last build of a template says what it did.
+// logFile is the log of the last build of a template.
 func (s *Store) logFile(template string) string {
 	return filepath.Join(s.dir, "logs", template+".log")
 }

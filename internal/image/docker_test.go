@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// The story of the template, in a real computer, is e2e's TestDocker.
+// TestDocker in e2e tests the template in a real computer.
 
-// TestDockerEngine: its networks leave the computer's own alone, its logs end, and its containers
-// are in a cgroup that the guest agent limits.
+// TestDockerEngine: its networks do not overlap with the computer's, its logs are bounded, and its
+// containers are in a cgroup that the guest agent limits.
 func TestDockerEngine(t *testing.T) {
 	var engine struct {
 		Driver string            `json:"storage-driver"`
@@ -45,11 +45,11 @@ func TestDockerEngine(t *testing.T) {
 	}
 	r, err := loadRecipe("docker")
 	if err != nil || !slices.Contains(r.Services.units(), "docker.service") {
-		t.Errorf("nobody waits for the Engine: %v, %v", r.Services, err)
+		t.Errorf("readiness does not include the Engine: %v, %v", r.Services, err)
 	}
 }
 
-// TestDockerPlugins: Compose and buildx are of the next release of Debian, from the sources of the build, and nothing else is.
+// TestDockerPlugins: only Compose and buildx come from the next release of Debian, from the mirror of the build.
 func TestDockerPlugins(t *testing.T) {
 	bin, work := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{

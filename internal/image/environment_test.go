@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A login shell takes the lines of /etc/environment as they are: none is run.
+// TestEnvironmentOfSessions: a login shell reads /etc/environment without executing its lines.
 func TestEnvironmentOfSessions(t *testing.T) {
 	script, err := ground.ReadFile("ground/etc/profile.d/holt.sh")
 	if err != nil {
@@ -61,6 +61,6 @@ LAST=end`
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("a line was run")
+		t.Error("a line was executed")
 	}
 }

@@ -11,9 +11,8 @@ import (
 // Suite is the release of guests.
 const Suite = suite
 
-// MinimalTree makes the tar file of a Debian of the guest's release with nothing in
-// it but what dpkg calls essential, and a user whose number is that of agent. It
-// takes half a minute.
+// MinimalTree makes a tar file of a Debian of the guest's release with only the essential
+// packages, and with a user that has the number of agent. It takes half a minute.
 func MinimalTree(t *testing.T) string {
 	t.Helper()
 	needsRoot(t)
@@ -42,7 +41,7 @@ func MinimalTree(t *testing.T) string {
 	return out
 }
 
-// Unpack writes the files of an image into a tar file, if it suits a computer.
+// Unpack writes the files of an OCI image into a tar file.
 func Unpack(t *testing.T, ref string, limit int64) (string, []string, error) {
 	t.Helper()
 	o, err := parseOrigin(ref)
@@ -54,5 +53,5 @@ func Unpack(t *testing.T, ref string, limit int64) (string, []string, error) {
 	return to, f.env, err
 }
 
-// WithKernel is the directory of a store that has a kernel already.
+// WithKernel returns the directory of a store that has a kernel.
 func WithKernel(t *testing.T) string { return withKernel(t) }

@@ -25,8 +25,8 @@ func tarOf(t testing.TB, files ...[2]string) []byte {
 	return b.Bytes()
 }
 
-// FuzzKernelTar: whatever a package holds, nothing is written outside the
-// directory, and nothing but what is wanted.
+// FuzzKernelTar: a kernel package cannot write outside the directory, and only expected
+// files are written.
 func FuzzKernelTar(f *testing.F) {
 	f.Add(tarOf(f, [2]string{"./boot/vmlinuz-6.1", "kernel"}, [2]string{"./lib/modules/6.1/modules.order", "x"}))
 	f.Add(tarOf(f, [2]string{"lib/modules/6.1/../../../../escape.ko", "x"}, [2]string{"boot/vmlinuz-6.1", "k"}))
@@ -36,7 +36,7 @@ func FuzzKernelTar(f *testing.F) {
 		above := t.TempDir()
 		dir := filepath.Join(above, "a", "b", "c")
 		if _, err := readKernelTar(bytes.NewReader(b), dir, "6.1"); err == nil && len(b) == 0 {
-			t.Error("a kernel out of nothing")
+			t.Error("a package without a kernel is accepted")
 		}
 		err := filepath.WalkDir(above, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && !strings.HasPrefix(name, dir+"/"+kernelModules+"/") && name != filepath.Join(dir, kernelBoot) {
@@ -50,7 +50,7 @@ func FuzzKernelTar(f *testing.F) {
 	})
 }
 
-// FuzzCertificates: what comes out is certificates, and survives a round.
+// FuzzCertificates: the result is certificates, and parsing it again gives the same.
 func FuzzCertificates(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"))
 	f.Add(bytes.Repeat([]byte("-----BEGIN CERTIFICATE-----\n"), 100))

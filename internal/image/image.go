@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// Options say how a store builds. The zero value can list and delete.
+// Options are the options of a store. A store with the zero value can list and delete.
 type Options struct {
 	// GuestBinary is the static guest agent, which becomes /init of the
 	// initramfs.
@@ -17,8 +17,7 @@ type Options struct {
 	// CertificateFile is the host's bundle of trusted certificates in PEM form;
 	// empty: Debian's, /etc/ssl/certs/ca-certificates.crt.
 	CertificateFile string
-	// Log receives what happened; nil: nothing.
-	Log *slog.Logger
+	Log             *slog.Logger // nil: discards
 }
 
 // Image is a built template with the files an engine needs to boot it. The
@@ -27,25 +26,25 @@ type Image struct {
 	holt.Image
 	Root   string   // raw ext4, the backing file of computers' overlays
 	RootMB int      // virtual size of Root, MiB; the same as MinDiskMB
-	Kernel string   // what to boot: bzImage
+	Kernel string   // bzImage
 	Initrd string   // uncompressed newc cpio, for the store's guest binary
 	Args   []string // kernel arguments
-	Units  []string // of systemd, that have to be up before a computer is ready
+	Units  []string // systemd units that must be active before a computer is ready
 }
 
-// Steps is how many steps a build has: kernel, packages, setup, disk.
+// Steps is the number of steps of a build: kernel, packages, setup, disk.
 const Steps = 4
 
-// Progress is one step of a build. Steps come in order; Fraction never falls.
+// Progress is the progress of a build. Steps come in order; Fraction never decreases.
 type Progress struct {
-	Step     int     // 1 to Steps; 0: none, as while it waits for another build
+	Step     int     // 1 to Steps; 0: none, such as while it waits for another build
 	Stage    string  // a word for a person: waiting, kernel, packages, …
-	Detail   string  // what it is busy with now; may be empty
+	Detail   string  // a phrase for a person; may be empty
 	Fraction float64 // of the whole build, 0 to 1
 }
 
 // Store is a directory of built images. Several stores, in several
-// processes, may share one directory. Its methods may be called at the same time.
+// processes, may share one directory. Its methods may be called concurrently.
 type Store struct {
 	dir   string
 	opt   Options
@@ -53,7 +52,7 @@ type Store struct {
 	guest func() [sha256.Size]byte // of the guest binary
 }
 
-// Open makes the directory if it is absent, removes what killed builds left
+// Open makes the directory if it is absent, removes the temporary files of killed builds
 // there, and returns the store. There is nothing to close.
 func Open(dir string, opt Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)

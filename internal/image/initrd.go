@@ -15,17 +15,17 @@ import (
 	"holt"
 )
 
-// initrdFormat goes into the digest of every initramfs; it counts up when
+// initrdFormat is part of the digest of every initramfs. It is incremented when
 // writeInitrd changes.
 const initrdFormat = "1"
 
-// unusedInitrd is how long an initramfs is kept that nobody asked for. Each
-// guest binary has its own; machines, and what is kept of them, hold theirs.
+// unusedInitrd is how long an unused initramfs is kept. Each guest binary has its
+// own. Machines and snapshots keep their own links.
 const unusedInitrd = 14 * 24 * time.Hour
 
 // writeInitrd writes the initramfs: the guest binary as /init, the modules
-// under /m numbered in the order in which they must be loaded, and the
-// directories and the node that /init needs to start.
+// under /m with numbers in load order, and the directories and device node that
+// /init needs.
 func writeInitrd(w io.Writer, guest []byte, modules fs.FS, order []string) error {
 	c := &cpioWriter{w: w}
 	for _, dir := range []string{"dev", "proc", "sys", "run", "m", "new"} {
@@ -43,8 +43,8 @@ func writeInitrd(w io.Writer, guest []byte, modules fs.FS, order []string) error
 	return c.close()
 }
 
-// initrd returns the path of the initramfs for this image and the store's
-// guest binary, writing it if it is absent.
+// initrd returns the path of the initramfs of a root with the store's guest
+// binary. It writes the file if it is absent.
 func (s *Store) initrd(rec record) (string, error) {
 	if len(s.opt.GuestBinary) == 0 {
 		return "", holt.Errorf(holt.Internal, "no guest binary to make an initramfs from")
@@ -52,7 +52,7 @@ func (s *Store) initrd(rec record) (string, error) {
 	dir := filepath.Join(s.dir, "initrds")
 	name := filepath.Join(dir, s.initrdName(rec))
 	now := time.Now()
-	if err := os.Chtimes(name, now, now); err == nil { // also marks it as used
+	if err := os.Chtimes(name, now, now); err == nil { // records the use
 		return name, nil
 	}
 	sweepInitrds(dir, now)
@@ -66,7 +66,7 @@ func (s *Store) initrd(rec record) (string, error) {
 	return name, nil
 }
 
-// initrdName is its file's name.
+// initrdName returns the file name of the initramfs.
 func (s *Store) initrdName(rec record) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "initrd %s\x00%s\x00%q\x00", initrdFormat, rec.Kernel, rec.BootModules)

@@ -21,7 +21,6 @@ import (
 	"holt"
 )
 
-// cpioEntry is one entry as readCPIO finds it.
 type cpioEntry struct {
 	Mode         uint64
 	Major, Minor uint64
@@ -119,7 +118,7 @@ func TestInitrdIsKept(t *testing.T) {
 		t.Errorf("again: %s, %v", again, err)
 	}
 	if info, err := os.Stat(first); err != nil || time.Since(info.ModTime()) > time.Hour {
-		t.Errorf("use was not noted: %v, %v", info.ModTime(), err)
+		t.Errorf("the use is not recorded: %v, %v", info.ModTime(), err)
 	}
 	old = time.Now().Add(-2 * unusedInitrd)
 	if err := os.Chtimes(first, old, old); err != nil {
@@ -133,7 +132,7 @@ func TestInitrdIsKept(t *testing.T) {
 		t.Fatalf("another guest binary: %s, %v", second, err)
 	}
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the unused one is still there: %v", err)
+		t.Errorf("the unused initramfs exists: %v", err)
 	}
 	s.opt.GuestBinary = nil
 	if _, err := s.initrd(rec); err == nil {
@@ -148,7 +147,7 @@ func TestParseModinfo(t *testing.T) {
 	}
 }
 
-// elfWithModinfo is the smallest ELF file with a .modinfo section.
+// elfWithModinfo returns a minimal ELF file with a .modinfo section.
 func elfWithModinfo(info []byte) []byte {
 	names := []byte("\x00.modinfo\x00.shstrtab\x00")
 	const header, section = 64, 64

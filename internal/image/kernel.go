@@ -20,32 +20,31 @@ import (
 	"holt"
 )
 
-// kernel is a Debian kernel with its modules, kept by version.
+// kernel is a Debian kernel with its modules.
 type kernel struct {
 	Version string   `json:"version"` // of the package, with the release: 6.1.0-56-cloud-amd64_6.1.192-2
-	Release string   `json:"release"` // what uname -r says: 6.1.0-56-cloud-amd64
+	Release string   `json:"release"` // as uname -r: 6.1.0-56-cloud-amd64
 	Boot    []string `json:"boot"`    // modules of the initramfs in load order, below modules/
 	Modules []string `json:"modules"` // all modules for the root disk, sorted, below modules/
 }
 
-// Files of a directory that holds a kernel.
+// Files of a kernel's directory.
 const (
 	kernelRecord  = "kernel.json"
 	kernelBoot    = "vmlinuz"
 	kernelModules = "modules"
 )
 
-// kernelDir is where a build has its kernel.
+// kernelDir is the directory of the build's kernel.
 func (b *build) kernelDir() string { return filepath.Join(b.scratch.dir, "kernel") }
 
-// kernelPackage is the package that always depends on Debian's newest kernel
-// for virtual machines.
+// kernelPackage is the metapackage of Debian's newest kernel for virtual machines.
 func kernelPackage() string { return "linux-image-cloud-" + runtime.GOARCH }
 
 var kernelDepends = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-([0-9][a-z0-9.+-]*)) \(= ([0-9][A-Za-z0-9.+~:-]*)\)`)
 
-// kernel puts the newest kernel that the sources have into the build's
-// directory, fetching it unless this version is in the store.
+// kernel links the newest kernel of the sources into the build's directory. It
+// fetches the kernel if the store does not have that version.
 func (b *build) kernel(ctx context.Context) (kernel, error) {
 	show, err := b.apt.run(ctx, b.scratch.work, "apt-cache", "show", "--no-all-versions", kernelPackage())
 	if err != nil {
@@ -56,7 +55,7 @@ func (b *build) kernel(ctx context.Context) (kernel, error) {
 		return kernel{}, holt.Errorf(holt.Unsupported, "this host's Debian sources have no package %s", kernelPackage())
 	}
 	k := kernel{Release: m[2], Version: m[2] + "_" + strings.ReplaceAll(m[3], ":", "%3a")}
-	release, err := b.store.lock(ctx, "kernel", func() { b.report("kernel", "waiting for another build's", 0.01) })
+	release, err := b.store.lock(ctx, "kernel", func() { b.report("kernel", "waiting for another build to fetch the kernel", 0.01) })
 	if err != nil {
 		return k, err
 	}
@@ -67,12 +66,12 @@ func (b *build) kernel(ctx context.Context) (kernel, error) {
 			return k, err
 		}
 	}
-	// Links: whoever removes the kernel from the store takes nothing from this build.
+	// Hard links, so that this build keeps the kernel when another removes it from the store.
 	return k, linkTree(dir, b.kernelDir())
 }
 
-// fetchKernel downloads a package of a kernel, unpacks it, and publishes it
-// as dir. It is then the only one in the store: an image has its own.
+// fetchKernel downloads and unpacks a kernel package and publishes it as dir. It
+// removes other kernels from the store, since images have their own links.
 func (b *build) fetchKernel(ctx context.Context, name, version, dir string, k *kernel) error {
 	b.report("kernel", "downloading "+name, 0.02)
 	if _, err := b.apt.run(ctx, b.scratch.work, "apt-get", "download", name+"="+version); err != nil {
@@ -107,14 +106,14 @@ func unpackKernel(ctx context.Context, deb, dir string, k *kernel) error {
 		return err
 	}
 	contain(cmd)
-	runtime.LockOSThread() // the death signal is sent when the thread that forked ends
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start dpkg-deb: %w", err)
 	}
 	modules, err := readKernelTar(bufio.NewReaderSize(out, 1<<20), dir, k.Release)
 	if err != nil {
-		out.Close() // its decompressor may be writing still
+		out.Close() // dpkg-deb may still be writing
 		cmd.Process.Kill()
 	}
 	if werr := cmd.Wait(); err == nil && werr != nil {
@@ -126,8 +125,8 @@ func unpackKernel(ctx context.Context, deb, dir string, k *kernel) error {
 	return finishKernel(dir, modules, k)
 }
 
-// finishKernel drops needless modules, works out what the initramfs loads, and
-// writes the record.
+// finishKernel removes needless modules, computes the load order of the initramfs,
+// and writes the record.
 func finishKernel(dir string, modules map[string]module, k *kernel) error {
 	kept := prune(modules)
 	for name, m := range modules {
@@ -149,8 +148,8 @@ func finishKernel(dir string, modules map[string]module, k *kernel) error {
 	return writeJSON(filepath.Join(dir, kernelRecord), k)
 }
 
-// readKernelTar unpacks what is wanted from a kernel package's files:
-// boot/vmlinuz-RELEASE, the modules, and the lists that depmod reads beside them.
+// readKernelTar unpacks from a kernel package: boot/vmlinuz-RELEASE, the modules,
+// and the files modules.* that depmod reads.
 func readKernelTar(r io.Reader, dir, release string) (map[string]module, error) {
 	modules := map[string]module{}
 	boot := false
@@ -216,7 +215,7 @@ func writeUnder(dir, name string, data []byte) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// linkTree gives the files of a directory second names below another.
+// linkTree makes hard links to the files of a directory below another.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

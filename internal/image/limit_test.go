@@ -15,7 +15,7 @@ func groundFile(t *testing.T, name string) string {
 	return string(data)
 }
 
-// TestLimitsOfImages: each limit of the kernel is as high as the programs need that are known to fail below.
+// TestLimitsOfImages: each kernel limit is at least as high as known programs need.
 func TestLimitsOfImages(t *testing.T) {
 	got := map[string]int64{}
 	reason := false
@@ -41,7 +41,7 @@ func TestLimitsOfImages(t *testing.T) {
 		"kernel.keys.maxkeys": 2000, "net.ipv4.ping_group_range": 1<<31 - 1, "net.core.rmem_max": 7 << 20,
 	} {
 		if got[name] < least {
-			t.Errorf("%s is %d, and has to be at least %d", name, got[name], least)
+			t.Errorf("%s is %d, want at least %d", name, got[name], least)
 		}
 	}
 	if n, ok := got["kernel.yama.ptrace_scope"]; n != 0 || !ok {
@@ -49,7 +49,7 @@ func TestLimitsOfImages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfSessions: what PAM gives to sudo, su and cron, systemd gives to services, users' own too.
+// TestLimitsOfSessions: services of the system and of users have the limits that PAM gives to sudo, su and cron.
 func TestLimitsOfSessions(t *testing.T) {
 	pam := groundFile(t, "/etc/security/limits.d/holt.conf")
 	for _, l := range []struct{ item, value, directive string }{

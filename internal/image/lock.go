@@ -10,12 +10,12 @@ import (
 	"holt/internal/store/flock"
 )
 
-// lockPoll is how often a lock that another process holds is tried again.
+// lockPoll is the interval between tries of a lock.
 const lockPoll = 100 * time.Millisecond
 
-// lock waits for the named lock of the store and returns what releases it.
+// lock waits for the named lock of the store and returns a function that releases it.
 // waiting is called once if another process or goroutine holds it. Lock files are
-// never removed: who waits for one must find the same file that others lock.
+// never removed, so that all processes lock the same file.
 func (s *Store) lock(ctx context.Context, name string, waiting func()) (release func(), err error) {
 	path := filepath.Join(s.dir, "locks", name+".lock")
 	for first := true; ; first = false {

@@ -19,9 +19,9 @@ const (
 	maxModules      = 16384
 )
 
-// bootModules are what the guest binary needs before it can mount the root
-// disk and answer: disk, ports, FUSE, network, entropy. What they depend on comes along.
-// Everything else loads from the root disk when it is asked for.
+// bootModules are the modules that the guest binary needs before it can mount the root
+// disk and answer: disk, ports, FUSE, network, entropy. The initramfs has them with their
+// dependencies. All others load from the root disk on demand.
 func bootModules() []string {
 	return []string{"virtio_pci", "virtio_blk", "virtio_console", "fuse", "virtio_net", "virtio_rng"}
 }
@@ -40,7 +40,7 @@ func needless() []string {
 
 // module is one loadable kernel module.
 type module struct {
-	path    string // below the modules' directory, as kernel/fs/fuse/fuse.ko
+	path    string // below the modules' directory, such as kernel/fs/fuse/fuse.ko
 	depends []string
 }
 
@@ -49,9 +49,9 @@ func moduleName(s string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(path.Base(s), ".ko"), "-", "_")
 }
 
-// parseModule returns the names of the modules that must be loaded before the
-// one in r, which is an ELF file: what its .modinfo section says under depends
-// and, as soft dependencies, under softdep with pre.
+// parseModule returns the names of the modules that must be loaded before the ELF
+// file in r: those in depends, and those after pre: in softdep, of its .modinfo
+// section.
 func parseModule(r io.ReaderAt) ([]string, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -110,8 +110,8 @@ func preSoftdeps(soft string) []string {
 }
 
 // loadOrder returns the paths of the named modules and of all they depend on,
-// each after its dependencies. A dependency that is no module is built into
-// the kernel; a wanted module that is missing is an error.
+// each after its dependencies. A dependency that is not a module is built into
+// the kernel. A named module that is missing is an error.
 func loadOrder(modules map[string]module, want []string) ([]string, error) {
 	var order []string
 	seen := map[string]bool{}
@@ -136,8 +136,8 @@ func loadOrder(modules map[string]module, want []string) ([]string, error) {
 	return order, nil
 }
 
-// prune returns the modules without the needless ones, except those that a
-// module which stays depends on.
+// prune returns the modules without the needless ones, but keeps the dependencies of
+// those that it keeps.
 func prune(modules map[string]module) map[string]module {
 	kept := map[string]module{}
 	var keep func(name string)

@@ -30,22 +30,22 @@ import (
 	"holt"
 )
 
-// origin says where an OCI image is. It is written as containers-transports(5)
-// has it: docker://NAME[:TAG][@DIGEST] in a registry, oci:DIR[:TAG] a layout,
-// docker-archive:FILE what docker save wrote.
+// origin is a reference of an OCI image in the syntax of containers-transports(5):
+// docker://NAME[:TAG][@DIGEST] in a registry, oci:DIR[:TAG] a layout,
+// docker-archive:FILE a file of docker save.
 type origin struct{ transport, where, tag string }
 
 func parseOrigin(s string) (origin, error) {
 	bad := func(why string) error {
-		return holt.Errorf(holt.InvalidArgument, "%q names no OCI image: %s", clip(s), why).
-			WithHint("write docker://NAME:TAG, oci:DIRECTORY or oci:DIRECTORY:TAG, or docker-archive:FILE")
+		return holt.Errorf(holt.InvalidArgument, "invalid reference %q of an OCI image: %s", clip(s), why).
+			WithHint("give docker://NAME:TAG, oci:DIRECTORY or oci:DIRECTORY:TAG, or docker-archive:FILE")
 	}
 	if len(s) > 1024 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return origin{}, bad("it is too long, or has blanks")
+		return origin{}, bad("it is too long or has blanks")
 	}
 	if where, ok := strings.CutPrefix(s, holt.OCIRegistry); ok {
 		if _, err := name.ParseReference(where); err != nil {
-			return origin{}, bad("it is no reference")
+			return origin{}, bad("invalid name or tag")
 		}
 		return origin{holt.OCIRegistry, where, ""}, nil
 	}
@@ -54,7 +54,7 @@ func parseOrigin(s string) (origin, error) {
 	if !ok {
 		o.transport = holt.OCILayout
 		if rest, ok = strings.CutPrefix(s, holt.OCILayout); !ok {
-			return origin{}, bad("it does not say how to get it")
+			return origin{}, bad("it has no known prefix")
 		}
 		rest, o.tag, _ = strings.Cut(rest, ":")
 	}
@@ -74,7 +74,7 @@ func (o origin) String() string {
 
 var notLabelRE = regexp.MustCompile(`[^a-z0-9]+`)
 
-// label makes the name of a template of it: the last part and the tag.
+// label returns the name of the reference's template: the last part of the name, and the tag.
 func (o origin) label() string {
 	where, _, _ := strings.Cut(o.where, "@")
 	s := path.Base(where) + "-" + o.tag
@@ -85,11 +85,11 @@ func (o origin) label() string {
 	return strings.TrimRight(s[:min(len(s), 40)], "-")
 }
 
-// open finds the image for this host's architecture. What it returns reads from
-// where the image is, as far as it is asked.
+// open finds the image for this host's architecture. The returned image reads its layers
+// lazily.
 //
 // Errors: NotFound, Unsupported (no image for this architecture), Forbidden (the
-// registry wants to know who asks), Unavailable.
+// registry needs a login), Unavailable.
 func (o origin) open(ctx context.Context) (v1.Image, error) {
 	switch o.transport {
 	case holt.OCIRegistry:
@@ -101,7 +101,7 @@ func (o origin) open(ctx context.Context) (v1.Image, error) {
 		return im, o.explain(err)
 	case holt.OCIArchive:
 		if info, err := os.Stat(o.where); err == nil && !info.Mode().IsRegular() {
-			return nil, holt.Errorf(holt.InvalidArgument, "%s is no file", o.where)
+			return nil, holt.Errorf(holt.InvalidArgument, "%s is not a regular file", o.where)
 		}
 		im, err := tarball.ImageFromPath(o.where, nil)
 		return im, o.explain(err)
@@ -115,11 +115,11 @@ func (o origin) open(ctx context.Context) (v1.Image, error) {
 
 func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// maxIndexes bounds how deep the indexes of a layout are followed.
+// maxIndexes is the maximum depth of nested indexes of a layout.
 const maxIndexes = 4
 
-// choose finds the one image of a layout that has the tag, if there is one, and
-// is for this architecture.
+// choose finds the image of a layout for this architecture and, if the reference has one,
+// with its tag.
 func (o origin) choose(index v1.ImageIndex) (v1.Image, error) {
 	wanted := match.Matcher(func(v1.Descriptor) bool { return true })
 	if o.tag != "" {
@@ -133,7 +133,7 @@ func (o origin) choose(index v1.ImageIndex) (v1.Image, error) {
 			return nil, o.explain(err)
 		}
 		if len(images) > 1 {
-			return nil, holt.Errorf(holt.InvalidArgument, "%s has several images", o).WithHint("name one: %s:TAG", o)
+			return nil, holt.Errorf(holt.InvalidArgument, "%s has several images", o).WithHint("choose one: %s:TAG", o)
 		}
 		if len(images) == 1 {
 			return images[0], nil
@@ -150,7 +150,7 @@ func (o origin) choose(index v1.ImageIndex) (v1.Image, error) {
 	return nil, holt.Errorf(holt.NotFound, "%s has no such image for linux/%s", o, runtime.GOARCH)
 }
 
-// explain says what a person can do about an image that cannot be had.
+// explain returns an error with a code and a hint for an image that cannot be read.
 func (o origin) explain(err error) error {
 	if err == nil {
 		return nil
@@ -159,68 +159,68 @@ func (o origin) explain(err error) error {
 	var unreachable net.Error
 	switch {
 	case errors.As(err, &answer) && (answer.StatusCode == 401 || answer.StatusCode == 403):
-		return holt.Errorf(holt.Forbidden, "the registry does not give %s: %w", o, err).
-			WithHint("see whether the name is right; docker login, as the daemon's user, keeps what the registry wants to know")
+		return holt.Errorf(holt.Forbidden, "the registry refuses %s: %w", o, err).
+			WithHint("check the name; if the image needs a login, run docker login as the daemon's user")
 	case errors.As(err, &answer) && answer.StatusCode == 404, errors.Is(err, fs.ErrNotExist):
 		return holt.Errorf(holt.NotFound, "there is no image %s", o)
 	case errors.As(err, &answer), errors.As(err, &unreachable):
-		return holt.Errorf(holt.Unavailable, "%s cannot be fetched: %w", o, err).WithHint("see whether this host reaches the registry")
+		return holt.Errorf(holt.Unavailable, "%s cannot be fetched: %w", o, err).WithHint("check that this host reaches the registry")
 	}
 	return holt.Errorf(holt.InvalidArgument, "%s cannot be read: %w", o, err)
 }
 
-// foundation is what an OCI image brings into a root disk besides its files.
-type foundation struct {
+// baseImage is the metadata of an unpacked OCI image.
+type baseImage struct {
 	digest string   // of its manifest
-	env    []string // NAME=value, as its configuration has it
+	env    []string // NAME=value, from its configuration
 }
 
-// unpack writes the files of an image, as its layers leave them, into a tar
-// file. At most limit bytes of them are taken.
-func (o origin) unpack(ctx context.Context, to string, limit int64, report func(part float64)) (foundation, error) {
+// unpack writes the files of an image into a tar file. More than limit bytes of
+// files are an error.
+func (o origin) unpack(ctx context.Context, to string, limit int64, report func(part float64)) (baseImage, error) {
 	im, err := o.open(ctx)
 	if err != nil {
-		return foundation{}, err
+		return baseImage{}, err
 	}
 	digest, err := im.Digest()
 	if err != nil {
-		return foundation{}, o.explain(err)
+		return baseImage{}, o.explain(err)
 	}
 	config, err := im.ConfigFile()
 	if err != nil {
-		return foundation{}, o.explain(err)
+		return baseImage{}, o.explain(err)
 	}
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
-		return foundation{}, holt.Errorf(holt.Unsupported, "%s is for %s/%s, and this host is linux/%s", o, clip(config.OS), clip(config.Architecture), runtime.GOARCH)
+		return baseImage{}, holt.Errorf(holt.Unsupported, "%s is for %s/%s, and this host is linux/%s", o, clip(config.OS), clip(config.Architecture), runtime.GOARCH)
 	}
 	f, err := os.Create(to)
 	if err != nil {
-		return foundation{}, err
+		return baseImage{}, err
 	}
 	defer f.Close()
-	unpacked := 2*limit + 64<<20 // with what upper layers replace
+	unpacked := 2*limit + 64<<20 // with files that upper layers replace
 	files := mutate.Extract(bounded{im, &unpacked})
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
-	s := &sieve{files: files, from: tar.NewReader(files), to: tar.NewWriter(f), left: limit, report: func(left int64) { report(1 - float64(left)/float64(limit)) }}
+	s := &treeFilter{files: files, from: tar.NewReader(files), to: tar.NewWriter(f), left: limit, report: func(left int64) { report(1 - float64(left)/float64(limit)) }}
 	if err := s.copy(); err != nil {
 		if ctx.Err() != nil {
-			return foundation{}, ctx.Err()
+			return baseImage{}, ctx.Err()
 		}
 		if holt.CodeOf(err) == holt.Internal && !errors.As(err, new(*fs.PathError)) {
 			err = o.explain(err)
 		}
-		return foundation{}, err
+		return baseImage{}, err
 	}
-	if err := s.suits(o); err != nil {
-		return foundation{}, err
+	if err := s.check(o); err != nil {
+		return baseImage{}, err
 	}
-	return foundation{digest.String(), guestVariables(config.Config.Env)}, f.Close()
+	return baseImage{digest.String(), guestVariables(config.Config.Env)}, f.Close()
 }
 
 var variableRE = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=[^\x00-\x1f"'\\#]*$`)
 
-// guestVariables are those of an image's variables that /etc/environment can hold.
+// guestVariables returns the variables that /etc/environment can represent.
 func guestVariables(env []string) (kept []string) {
 	for _, v := range env[:min(len(env), 256)] {
 		if len(v) <= 4096 && variableRE.MatchString(v) {
@@ -230,26 +230,26 @@ func guestVariables(env []string) (kept []string) {
 	return kept
 }
 
-// sieve copies the entries of an image's tree that a root disk needs.
-type sieve struct {
+// treeFilter copies the entries of an image's tree that a root disk needs.
+type treeFilter struct {
 	files  io.Reader // what from reads
 	from   *tar.Reader
 	to     *tar.Writer
-	left   int64 // bytes that it may still have
+	left   int64 // bytes that may still be copied
 	report func(left int64)
 
 	release string // /etc/os-release
-	dpkg    bool   // it has a list of packages
+	dpkg    bool   // the image has dpkg's list of packages
 }
 
-// entryBytes is what each entry counts for beyond its content.
+// entryBytes is added to the size of each entry.
 const entryBytes = 4096
 
-// maxPath is how long a name, or an attribute's value, may be, bytes.
+// maxPath is the maximum length of a name or of an attribute's value, bytes.
 const maxPath = 4096
 
-// bounded is an image of which no more than so many bytes are unpacked, whatever
-// its layers hold and hide from one another.
+// bounded is an image that returns an error after left uncompressed bytes of all layers,
+// including files that upper layers replace.
 type bounded struct {
 	v1.Image
 	left *int64
@@ -290,11 +290,11 @@ func tooLarge() error {
 	return holt.Errorf(holt.InvalidArgument, "the files of the image do not fit on the disk").WithHint("raise the recipe's disk_size_mb")
 }
 
-func (s *sieve) copy() error {
+func (s *treeFilter) copy() error {
 	for {
 		h, err := s.from.Next()
 		if errors.Is(err, io.EOF) {
-			// What went wrong in a layer comes only after a regular end.
+			// An error in a layer is returned only after the end of the tar file.
 			if _, err := io.Copy(io.Discard, s.files); err != nil {
 				return err
 			}
@@ -326,9 +326,9 @@ func (s *sieve) copy() error {
 	}
 }
 
-// leftOut tells what of an image a computer must not have: what the kernel
-// shows, devices, the image's own packages' sources, which may not be reachable
-// from here, and what tells its programs that they are in a container.
+// leftOut reports whether an entry of an image is left out: devices, files below mount points,
+// apt's sources, which may not be reachable from here, and files that tell
+// programs that they run in a container.
 func leftOut(at string, kind byte) bool {
 	switch kind {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
@@ -347,7 +347,7 @@ func leftOut(at string, kind byte) bool {
 	return false
 }
 
-func (s *sieve) entry(at string, h *tar.Header) error {
+func (s *treeFilter) entry(at string, h *tar.Header) error {
 	if err := s.to.WriteHeader(h); err != nil {
 		return err
 	}
@@ -367,9 +367,8 @@ func (s *sieve) entry(at string, h *tar.Header) error {
 	return err
 }
 
-// suits refuses an image that does not become a computer by adding packages of
-// the guest's release.
-func (s *sieve) suits(o origin) error {
+// check returns Unsupported unless the image is Debian of the guest's release.
+func (s *treeFilter) check(o origin) error {
 	if codename(s.release) == suite && s.dpkg {
 		return nil
 	}
@@ -378,8 +377,8 @@ func (s *sieve) suits(o origin) error {
 		what = "its release is " + clip(c)
 	}
 	if !s.dpkg {
-		what = "it has no list of packages"
+		what = "it has no dpkg database"
 	}
 	return holt.Errorf(holt.Unsupported, "%s cannot become a computer: %s", o, what).
-		WithHint("a computer needs systemd, which is added from Debian %s; many images have a variant of that release, as python:3.12-slim-%s", suite, suite)
+		WithHint("the image must be Debian %s, from which systemd is added; many images have such a variant, such as python:3.12-slim-%s", suite, suite)
 }

@@ -30,7 +30,7 @@ import (
 	"holt/internal/image"
 )
 
-// layer makes one of a tar file's bytes.
+// layer makes a layer of a tar file's bytes.
 func layer(t *testing.T, data []byte) v1.Layer {
 	t.Helper()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
@@ -40,7 +40,7 @@ func layer(t *testing.T, data []byte) v1.Layer {
 	return l
 }
 
-// entries makes a tar file; a content that begins with -> is a symbolic link's.
+// entries makes a tar file; a content that starts with -> makes a symbolic link.
 func entries(t *testing.T, files ...[2]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -61,7 +61,7 @@ func entries(t *testing.T, files ...[2]string) []byte {
 	return b.Bytes()
 }
 
-// debian is what tells an image of the guest's release.
+// debian has the files by which an image of the guest's release is recognised.
 func debian() [][2]string {
 	return [][2]string{{"usr/lib/os-release", "VERSION_CODENAME=" + image.Suite + "\n"}, {"var/lib/dpkg/status", "Package: dash\n"}}
 }
@@ -85,7 +85,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// names lists a tar file, sorted.
+// names returns the names in a tar file, sorted.
 func names(t *testing.T, file string) (all []string) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -156,23 +156,23 @@ func TestOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := image.Unpack(t, "docker-archive:"+hostile, 1<<20); holt.CodeOf(err) != holt.InvalidArgument {
-		t.Errorf("an image with a name that leads out of it: %v", err)
+		t.Errorf("an image with a name outside its root: %v", err)
 	}
-	// What layers hide from one another, and what is left out, is bounded, too.
+	// Files that upper layers replace, and those that are left out, are bounded too.
 	large := layer(t, entries(t, [2]string{"tmp/zero", strings.Repeat("0", 80<<20)}))
 	if err := tarball.WriteToFile(hostile, must(name.NewTag("app:1")), ociImage(t, nil, layer(t, entries(t, debian()...)), large)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := image.Unpack(t, "docker-archive:"+hostile, 1<<20); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), "fit") {
-		t.Errorf("an image with much that is left out: %v", err)
+		t.Errorf("an image with large files that are left out: %v", err)
 	}
 	if _, _, err := image.Unpack(t, "docker-archive:"+archive, 1024); holt.CodeOf(err) != holt.InvalidArgument {
 		t.Errorf("an image that does not fit: %v", err)
 	}
 }
 
-// TestComputerFromOCI makes an image of an OCI image that has no systemd, with services
-// in it, and boots it.
+// TestComputerFromOCI builds an image with services from an OCI image without systemd, and
+// boots it.
 func TestComputerFromOCI(t *testing.T) {
 	t.Parallel() // it waits for the network and the disk
 	tree, err := os.ReadFile(image.MinimalTree(t))
@@ -236,6 +236,6 @@ func TestComputerFromOCI(t *testing.T) {
 		t.Errorf("a service that failed: %+v", u)
 	}
 	if u := is.Unready[1]; u.Name != "nowhere.service" || u.State != "not-found" {
-		t.Errorf("a service that is not there: %+v", u)
+		t.Errorf("a service that does not exist: %+v", u)
 	}
 }

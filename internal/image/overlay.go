@@ -16,21 +16,20 @@ import (
 	"time"
 )
 
-// ground holds the files that every image has, whatever its recipe.
+// ground has the files of every image.
 //
 //go:embed all:ground
 var ground embed.FS
 
 const (
 	setupPath = "holt-setup.sh"
-	// extraBundle holds only what the host adds to Debian's certificates:
-	// programs that bring their own bundle take it as an addition.
+	// extraBundle has only the host's additions to Debian's certificates, for
+	// programs that add it to a bundle of their own.
 	extraBundle = "/etc/ssl/holt-host-certificates.pem"
 	guestBundle = "/etc/ssl/certs/ca-certificates.crt"
 )
 
-// Skeleton returns the start-up files of a new home, by name: what /etc/skel has in
-// every image.
+// Skeleton returns the files of /etc/skel in every image, by name.
 func Skeleton() map[string][]byte {
 	files := map[string][]byte{}
 	for _, name := range []string{".profile", ".bashrc"} {
@@ -39,8 +38,8 @@ func Skeleton() map[string][]byte {
 	return files
 }
 
-// overlay is what is laid over the tree once the packages are installed: a
-// tar file without its end, so that the kernel's modules can be added. The
+// overlay is the tar file that is unpacked over the tree after the packages are
+// installed. It has no end marker, so that the kernel's modules can be appended. The
 // same input gives the same bytes.
 type overlay struct {
 	buf bytes.Buffer
@@ -53,8 +52,8 @@ func newOverlay() *overlay {
 	return o
 }
 
-// put adds a regular file, owned by root. Directories above it are not named, so
-// that those which exist keep their modes.
+// put adds a regular file, owned by root. It adds no directories, so that existing
+// ones keep their modes.
 func (o *overlay) put(name string, mode int64, data []byte) error {
 	return putTar(o.tar, name, mode, data)
 }
@@ -71,8 +70,8 @@ func putTar(w *tar.Writer, name string, mode int64, data []byte) error {
 	return err
 }
 
-// guestFiles puts everything that is known before the packages are: the
-// ground, apt's sources, the environment, certificates, and the recipe's files last.
+// guestFiles adds the files that do not depend on the packages: ground, apt's
+// sources, certificates, the environment, units, and the recipe's files last.
 func (o *overlay) guestFiles(r Recipe, sources []source, extra []byte, env []string) error {
 	err := fs.WalkDir(ground, "ground", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -113,8 +112,8 @@ func (o *overlay) guestFiles(r Recipe, sources []source, extra []byte, env []str
 	return nil
 }
 
-// certificates puts each of the host's own certificates where Debian's
-// update-ca-certificates finds it.
+// certificates adds the host's certificates where update-ca-certificates finds
+// them.
 func (o *overlay) certificates(extra []byte) error {
 	if len(extra) == 0 {
 		return nil
@@ -131,9 +130,10 @@ func (o *overlay) certificates(extra []byte) error {
 	return nil
 }
 
-// guestEnv returns the lines of the guest's /etc/environment: the locale; where
-// programs that do not ask the system find its certificates, if the host added
-// any; and the host's proxies, if a guest can use them.
+// guestEnv returns the lines of the guest's /etc/environment: the locale; the bundles
+// of certificates, if the host has additional ones, for programs that do not use the
+// system's; and the host's proxies, if a guest can use them. dropped are the variables of
+// the others.
 func guestEnv(extra []byte, getenv func(string) string) (env, dropped []string) {
 	env = []string{"LANG=C.UTF-8"}
 	if len(extra) > 0 {
@@ -159,9 +159,9 @@ func guestEnv(extra []byte, getenv func(string) string) (env, dropped []string) 
 	return env, dropped
 }
 
-// usableProxy tells whether a guest can and may use the host's proxy: its
-// address is not the host's loopback, and it holds no password, which would
-// end up on the disk of every computer.
+// usableProxy reports whether a guest can use the host's proxy: its address is not on
+// the loopback, and it has no password, which would be stored on the disk of every
+// computer.
 func usableProxy(proxy string) bool {
 	u, err := url.Parse(proxy)
 	if err != nil || u.Host == "" || u.User != nil || strings.ContainsAny(proxy, "\n\"'\\ $`") {
@@ -171,8 +171,8 @@ func usableProxy(proxy string) bool {
 	return u.Hostname() != "localhost" && (err != nil || !addr.IsLoopback())
 }
 
-// writeOverlay writes the finished tar file: the static part, the kernel's modules
-// and, unless that is nil, another environment.
+// writeOverlay writes the complete tar file: the static part, the kernel's modules
+// and, unless it is nil, another /etc/environment.
 func writeOverlay(name string, static, environment []byte, k kernel, modulesDir string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -211,8 +211,7 @@ func writeOverlay(name string, static, environment []byte, k kernel, modulesDir 
 	return f.Close()
 }
 
-// static returns the overlay's bytes so far, without the end that a tar file
-// has, so that more can follow.
+// static returns the overlay's bytes without the end marker of a tar file.
 func (o *overlay) static() ([]byte, error) {
 	if err := o.tar.Flush(); err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 	"holt"
 )
 
-// plan is everything that decides what a root disk holds, save what Debian
-// offers on the day of the build. Its digest names the root disk, so that a
-// plan that changes in any way, also because this package's code does, makes a new one.
+// plan has everything that determines the content of a root disk, except the versions of
+// Debian's packages. Its digest names the root disk, so any change of the
+// plan, also by a change of this package's code, makes another root disk.
 type plan struct {
 	Name      string
 	Summary   string
@@ -27,16 +27,16 @@ type plan struct {
 	Setup     string // script
 	Mkfs      []string
 	DiskMB    int
-	Kernel    string // the package it comes from; its version is known only when it is built
+	Kernel    string // its package; the build determines the version
 	Pruned    []string
-	Args      []string // kernel arguments; no part of the disk
+	Args      []string // kernel arguments; not on the disk
 	From      string   `json:",omitempty"` // OCI image
-	Env       []string `json:"-"`          // lines of /etc/environment; in Overlay, too
-	Units     []string `json:"-"`          // that have to be up before a computer is ready; in Overlay and Setup, too
+	Env       []string `json:"-"`          // lines of /etc/environment; also in Overlay
+	Units     []string `json:"-"`          // that must be active before a computer is ready; also in Overlay and Setup
 }
 
-// groundPackages are what every image needs to boot and to be one of holt's,
-// whatever its recipe names.
+// groundPackages are the packages that every image needs to boot and to run as a
+// computer.
 func groundPackages() []string {
 	return []string{
 		"systemd", "systemd-sysv", "dbus", "libpam-systemd", "udev", "kmod", "ca-certificates",
@@ -48,7 +48,7 @@ func groundPackages() []string {
 // one network link before udev could rename it, so it keeps its name.
 func groundArgs() []string { return []string{"net.ifnames=0"} }
 
-// newPlan works out what the recipe means on this host.
+// newPlan returns the plan of a recipe on this host.
 func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	p := plan{
 		Name: r.Name, Summary: r.Summary, Arch: runtime.GOARCH,
@@ -72,7 +72,7 @@ func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	}
 	env, dropped := guestEnv(extra, os.Getenv)
 	if len(dropped) > 0 {
-		log.Warn("guests get no proxy: the host's is on its loopback or has a password", "variables", dropped)
+		log.Warn("guests do not get the host's proxy: it is on the loopback or has a password", "variables", dropped)
 	}
 	p.Env = env
 	o := newOverlay()
@@ -108,9 +108,9 @@ func uniq(list []string) []string {
 	return out
 }
 
-// mkfsOptions make a file system that is complete when it is first mounted
-// (the guest's kernel has no tables left to write), keeps 5 % for root, so that
-// a full disk can be mended, and shows its whole size in df.
+// mkfsOptions make a file system whose tables are complete before the first mount,
+// that reserves 5 % for root, so that a full disk can be repaired, and that shows
+// its whole size in df.
 func mkfsOptions() []string {
 	return []string{
 		"-q", "-F", "-t", "ext4", "-L", "holt-root", "-m", "5",

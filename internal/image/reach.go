@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// PackageHost is a place that packages come from.
+// PackageHost is a server of packages.
 type PackageHost struct {
 	Host string // name or address
 	Port uint16
 }
 
-// PackageHosts returns where this host gets packages from, by its own configuration: Debian's sources, the
-// proxies that guests are told of, and the registries of npm and pip. What a guest must reach of them may be a
-// mirror or a proxy beside the host.
+// PackageHosts returns the servers of packages in this host's configuration: Debian's sources, the proxies in guests'
+// environment, and the registries of npm and pip. Guests must be able to reach them; they may be in the host's
+// local network.
 func PackageHosts() []PackageHost {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -28,14 +28,14 @@ func PackageHosts() []PackageHost {
 	return packageHosts("/", home, os.Getenv)
 }
 
-// packageHosts is PackageHosts of a root and a user's home.
+// packageHosts is PackageHosts for a root directory and a home.
 func packageHosts(root, home string, getenv func(string) string) (out []PackageHost) {
 	add := func(uri string) {
 		if p, ok := packageHost(uri); ok && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}
-	sources, _ := hostSources(filepath.Join(root, "etc/apt"), release(os.DirFS(root))) // without any no image is built
+	sources, _ := hostSources(filepath.Join(root, "etc/apt"), release(os.DirFS(root))) // without sources no image can be built anyway
 	for _, s := range forGuest(sources) {
 		add(s.URI)
 	}
@@ -52,7 +52,7 @@ func packageHosts(root, home string, getenv func(string) string) (out []PackageH
 	return out
 }
 
-// registries returns those of npm and pip.
+// registries returns the registries of npm and pip.
 func registries(root, home string, getenv func(string) string) []string {
 	npm, pip := "https://registry.npmjs.org", "https://pypi.org/simple"
 	for _, name := range []string{filepath.Join(root, "etc/npmrc"), filepath.Join(root, "usr/etc/npmrc"), filepath.Join(home, ".npmrc")} {
@@ -70,13 +70,13 @@ func registries(root, home string, getenv func(string) string) []string {
 		pip = v
 	}
 	all := []string{npm, pip}
-	if strings.HasPrefix(pip, "https://pypi.org/") { // whose files are elsewhere
+	if strings.HasPrefix(pip, "https://pypi.org/") { // PyPI has its files on another host
 		all = append(all, "https://files.pythonhosted.org")
 	}
 	return all
 }
 
-// setting returns what a line "key = value" of a file says, or what was before.
+// setting returns the value in the last line "key = value" of a file, or before.
 func setting(name, key, before string) string {
 	data, err := readBounded(name, maxSourcesBytes)
 	if err != nil {

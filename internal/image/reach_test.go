@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPackageHosts: where guests must get packages from is what the host's own configuration says, each
-// place with its port.
+// TestPackageHosts: the servers of packages come from the host's configuration, each with its
+// port.
 func TestPackageHosts(t *testing.T) {
 	root, env := t.TempDir(), map[string]string{}
 	hosts := func() []PackageHost {
@@ -40,6 +40,6 @@ func TestPackageHosts(t *testing.T) {
 	}
 	write("home/.npmrc", "registry=:::\n")
 	if got := hosts(); len(got) != 3 {
-		t.Error("one that is none:", got)
+		t.Error("an invalid proxy is returned:", got)
 	}
 }

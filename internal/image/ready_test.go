@@ -16,7 +16,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// leaveMachine makes a snapshot of a machine that was booted with an initramfs.
+// leaveMachine returns a function that makes a snapshot of a machine with an initramfs.
 func leaveMachine(shape holt.Shape, initrd string) func(context.Context, string) error {
 	return func(_ context.Context, dir string) error {
 		kept := filepath.Join(dir, "snapshot")
@@ -28,7 +28,7 @@ func leaveMachine(shape holt.Shape, initrd string) func(context.Context, string)
 	}
 }
 
-// TestReady: a list shows the shapes in which an image was booted with the guest agent of today.
+// TestReady: a list shows the shapes of the snapshots that have the present guest binary.
 func TestReady(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root := strings.Repeat("a", 64)
@@ -57,7 +57,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestGuestIsHashedOnce: of all the names of initramfs that a list compares, one hashes the guest binary, which is large.
+// TestGuestIsHashedOnce: a list hashes the guest binary, which is large, only once.
 func TestGuestIsHashedOnce(t *testing.T) {
 	guest := []byte("guest")
 	s, err := Open(t.TempDir(), Options{GuestBinary: guest})
@@ -77,7 +77,7 @@ func TestGuestIsHashedOnce(t *testing.T) {
 	}
 }
 
-// TestBytesOfImage: an image takes what its snapshots take, too, and that is what goes when it is deleted.
+// TestBytesOfImage: the size of an image includes its snapshots, also in the answer of its deletion.
 func TestBytesOfImage(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root := strings.Repeat("a", 64)
@@ -96,7 +96,7 @@ func TestBytesOfImage(t *testing.T) {
 	}
 }
 
-// TestKept: to be listed is no use of a snapshot, and what nobody has used for long is not listed.
+// TestKept: a list does not count as a use of a snapshot, and does not have those that are unused for long.
 func TestKept(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root := strings.Repeat("a", 64)
@@ -119,7 +119,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestUnbooted: what was built is to be booted until somebody has, and again when it is another.
+// TestUnbooted: an image is unbooted from its build until it is booted. Another image of the template is unbooted again.
 func TestUnbooted(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	is := func(want ...string) {
@@ -180,8 +180,8 @@ func TestUnbooted(t *testing.T) {
 	is("mine")
 }
 
-// TestBootedBesideBuild: that a template was booted is recorded while it is being built.
-func TestBootedBesideBuild(t *testing.T) {
+// TestBootedDuringBuild: Booted does not wait for a build of the template.
+func TestBootedDuringBuild(t *testing.T) {
 	s := openStore(t)
 	root := strings.Repeat("a", 64)
 	plant(t, s, "mine", root)
@@ -200,7 +200,7 @@ func TestBootedBesideBuild(t *testing.T) {
 	}
 }
 
-// TestNotOnTheDisk: what of a recipe is not on the root disk counts although that stays as it is.
+// TestNotOnTheDisk: a change of a recipe that does not affect the root disk takes effect with the same root.
 func TestNotOnTheDisk(t *testing.T) {
 	s, recipe := openStore(t), filepath.Join(t.TempDir(), "mine.json")
 	build := func(args string) Image {

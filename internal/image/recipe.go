@@ -16,21 +16,21 @@ import (
 	"holt"
 )
 
-// Limits of a recipe file. They are far above any real one; they keep a
-// hostile or broken file from costing memory.
+// Limits of a recipe file, far above any real one. They bound the memory that a hostile
+// or broken file takes.
 const (
 	maxRecipeBytes = 1 << 20
 	maxRecipeItems = 4096
 	maxExtends     = 4
 )
 
-// Recipe says declaratively what goes into an image. Its file is JSON in which
+// Recipe describes the content of an image. Its file is JSON in which
 // a line that starts with // is a comment. Unknown fields are errors.
 type Recipe struct {
-	Name    string `json:"name"`              // a DNS label; what computers name as their template
+	Name    string `json:"name"`              // a DNS label: the name of the template
 	Summary string `json:"summary,omitempty"` // one line for a person
-	// Extends names an embedded recipe whose lists come before this one's and
-	// whose single values hold where this one has none.
+	// Extends names an embedded recipe. Its lists come before this one's, and
+	// its single values apply where this one has none.
 	Extends  string   `json:"extends,omitempty"`
 	Packages []string `json:"packages,omitempty"` // Debian package names
 	Files    []File   `json:"files,omitempty"`    // written after the packages are installed
@@ -39,17 +39,17 @@ type Recipe struct {
 	// host's network. The first that fails ends the build.
 	Setup    []string `json:"setup,omitempty"`
 	Services Services `json:"services,omitzero"`
-	// From is an OCI image that the tree begins with, in place of Debian's own
-	// minimal one: docker://NAME:TAG, oci:DIR[:TAG] or docker-archive:FILE. It has to be
-	// of the guest's release; what a computer needs beyond it is added.
+	// From is an OCI image to start from, instead of a minimal Debian:
+	// docker://NAME:TAG, oci:DIR[:TAG] or docker-archive:FILE. It must be of the
+	// guest's release. The packages that a computer needs are added.
 	From string `json:"from,omitempty"`
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string `json:"kernel_args,omitempty"`
-	// HostCertificates makes guests trust what the host trusts beyond Debian's
-	// own certificates, as hosts behind a TLS-inspecting proxy need. Default: true.
+	// HostCertificates makes guests trust the certificates that the host has in addition to
+	// Debian's, which hosts behind a TLS-inspecting proxy need. Default: true.
 	HostCertificates *bool `json:"host_certificates,omitempty"`
-	// DiskSizeMB is the size of the image's own disk in MiB, and so the smallest
-	// root disk a computer can have. Default: 2048.
+	// DiskSizeMB is the size of the image's disk in MiB, which is the smallest
+	// root disk of its computers. Default: 2048.
 	DiskSizeMB int `json:"disk_size_mb,omitempty"`
 }
 
@@ -58,15 +58,15 @@ type File struct {
 	Path    string `json:"path"`           // absolute
 	Mode    string `json:"mode,omitempty"` // octal permission bits; default: 0644
 	Content string `json:"content,omitempty"`
-	// Source names the file that has the content instead: one beside the recipe's own, or
-	// below it. All together are at most 1 MiB.
+	// Source is a file with the content, relative to the directory of the recipe. All
+	// sources have at most 1 MiB together.
 	Source string `json:"source,omitempty"`
 }
 
 // User is a Linux user of the image.
 type User struct {
 	Name   string   `json:"name"`
-	UID    int      `json:"uid"`              // also the number of the group of the same name
+	UID    int      `json:"uid"`              // also the GID of the group with the same name
 	Groups []string `json:"groups,omitempty"` // further groups; made if they do not exist
 	Shell  string   `json:"shell,omitempty"`  // default: /bin/bash
 	Home   string   `json:"home,omitempty"`   // default: /home/NAME, made with Debian's skeleton unless it is /home/agent
@@ -75,29 +75,29 @@ type User struct {
 
 // Services names systemd units to enable, disable or mask, and defines new ones.
 type Services struct {
-	Define  []Service `json:"define,omitempty"` // enabled, too
+	Define  []Service `json:"define,omitempty"` // also enabled
 	Enable  []string  `json:"enable,omitempty"`
 	Disable []string  `json:"disable,omitempty"`
 	Mask    []string  `json:"mask,omitempty"`
 }
 
-// ParseRecipe reads a recipe file. It checks the form only; the recipe is
-// complete once it has been resolved against what it extends.
+// ParseRecipe parses a recipe file. It checks the syntax and the values, but does not
+// merge in the recipe that it extends.
 func ParseRecipe(data []byte) (Recipe, error) {
 	var r Recipe
 	if len(data) > maxRecipeBytes {
 		return r, holt.Errorf(holt.InvalidArgument, "a recipe of %d bytes is too long", len(data)).
-			WithHint("recipes are at most %d bytes", maxRecipeBytes)
+			WithHint("the maximum is %d bytes", maxRecipeBytes)
 	}
 	text := stripComments(data)
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return r, holt.Errorf(holt.InvalidArgument, "the recipe is not valid%s: %w", place(text, err), err).
+		return r, holt.Errorf(holt.InvalidArgument, "invalid recipe%s: %w", place(text, err), err).
 			WithHint("recipes are JSON; a line that starts with // is a comment")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return r, holt.Errorf(holt.InvalidArgument, "the recipe goes on after its end, in line %d", lineOf(text, dec.InputOffset())).
+		return r, holt.Errorf(holt.InvalidArgument, "the recipe has text after its end, in line %d", lineOf(text, dec.InputOffset())).
 			WithHint("a recipe is one JSON object")
 	}
 	if err := r.check(); err != nil {
@@ -106,7 +106,7 @@ func ParseRecipe(data []byte) (Recipe, error) {
 	return r, nil
 }
 
-// place says in which line of a recipe an error of its decoder is, as far as that can be told.
+// place returns " in line N" for an error of the decoder, or "" if the line is unknown.
 func place(data []byte, err error) string {
 	var form *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -118,13 +118,13 @@ func place(data []byte, err error) string {
 		at = kind.Offset
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		at = int64(len(data))
-	default: // a field that there is not
+	default: // an unknown field
 		_, name, unknown := strings.Cut(err.Error(), "unknown field ")
 		if !unknown {
 			return ""
 		}
 		before, rest, found := bytes.Cut(data, []byte(name))
-		for found && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":")) { // the same text, as a value
+		for found && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":")) { // the name is a value here, not a field
 			at = int64(len(data) - len(rest))
 			before, rest, found = bytes.Cut(rest, []byte(name))
 			before = data[:int(at)+len(before)]
@@ -137,14 +137,14 @@ func place(data []byte, err error) string {
 	return fmt.Sprintf(" in line %d", lineOf(data, at))
 }
 
-// lineOf is the line of the byte before an offset, from 1.
+// lineOf returns the line of the byte before an offset, from 1.
 func lineOf(data []byte, offset int64) int {
 	return 1 + bytes.Count(data[:max(0, min(offset-1, int64(len(data))))], []byte("\n"))
 }
 
-// stripComments empties comment lines and keeps the line count, so that a
-// syntax error's position still fits. No JSON string spans lines, so a line
-// that starts with // cannot be part of one.
+// stripComments empties comment lines and keeps the number of lines, so that line
+// numbers in errors are right. JSON strings do not span lines, so a line
+// that starts with // is not part of one.
 func stripComments(data []byte) []byte {
 	lines := bytes.Split(data, []byte("\n"))
 	for i, line := range lines {
@@ -162,7 +162,7 @@ var (
 	argRE     = regexp.MustCompile(`^[!-~]{1,512}$`)
 )
 
-// check looks at one recipe by itself.
+// check checks a recipe without those that it extends.
 func (r *Recipe) check() error {
 	if _, err := holt.ParseName(r.Name); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (r *Recipe) check() error {
 func eachMatches(noun string, re *regexp.Regexp, values []string) error {
 	for _, v := range values {
 		if !re.MatchString(v) {
-			return errors.New(strconv.Quote(clip(v)) + " cannot be a " + noun)
+			return errors.New("invalid " + noun + " " + strconv.Quote(clip(v)))
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func eachMatches(noun string, re *regexp.Regexp, values []string) error {
 
 func (u User) check() error {
 	if !userRE.MatchString(u.Name) || u.Name == "root" {
-		return errors.New(strconv.Quote(clip(u.Name)) + " cannot be a user")
+		return errors.New("invalid user " + strconv.Quote(clip(u.Name)))
 	}
 	if u.UID < 1000 || u.UID >= 60000 {
 		return errors.New("user " + u.Name + ": uid must be 1000 to 59999")
@@ -240,10 +240,10 @@ func (f File) check() error {
 		}
 	}
 	if strings.HasPrefix(f.Path+"/", agentHome+"/") {
-		return errors.New("file " + f.Path + ": the workspace would hide it")
+		return errors.New("file " + f.Path + ": the workspace is mounted over " + agentHome)
 	}
 	if f.Source != "" && (f.Content != "" || !fs.ValidPath(f.Source)) {
-		return errors.New("file " + f.Path + ": it has content and a source, or " + strconv.Quote(clip(f.Source)) + " does not lie beside the recipe")
+		return errors.New("file " + f.Path + ": it has both content and a source, or the source " + strconv.Quote(clip(f.Source)) + " is not below the recipe's directory")
 	}
 	_, err := f.mode()
 	return err
@@ -260,11 +260,11 @@ func (f File) mode() (int64, error) {
 	return int64(mode), nil
 }
 
-// cleanPath tells whether p can go into a tar file and a shell script as it is.
+// cleanPath reports whether p is an absolute, clean path without control characters.
 func cleanPath(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= 1024 &&
 		!strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' })
 }
 
-// clip keeps a hostile value from filling a log or a terminal.
+// clip shortens a value of a recipe for logs and errors.
 func clip(s string) string { return holt.Clip(s, 64) }

@@ -12,7 +12,7 @@ import (
 	"holt"
 )
 
-// recipeFile returns a file of a recipe.
+// recipeFile returns the content of a recipe's file.
 func recipeFile(t *testing.T, recipe, path string) string {
 	t.Helper()
 	r, err := loadRecipe(recipe)
@@ -40,7 +40,7 @@ func TestEmbeddedRecipes(t *testing.T) {
 		}
 		for _, f := range r.Files {
 			if f.Source != "" || f.Content == "" {
-				t.Errorf("%s: file %s is empty, or still beside the recipe", name, f.Path)
+				t.Errorf("%s: file %s is empty, or its source is not read", name, f.Path)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestBadRecipes(t *testing.T) {
 	}
 }
 
-// TestBadRecipesNameTheLine: whoever wrote a recipe is told where it is wrong.
+// TestBadRecipesNameTheLine: an error in a recipe has its line.
 func TestBadRecipesNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\n// why\n\"name\": \"x\",\n\"packages\": [\"jq\"\n\"git\"]}":                               "in line 5",
@@ -170,7 +170,7 @@ func TestRecipeFileMayNotTakeAName(t *testing.T) {
 	}
 }
 
-// TestRecipeSources: what lies beside a recipe is part of it, and only that.
+// TestRecipeSources: sources are files below the recipe's directory only.
 func TestRecipeSources(t *testing.T) {
 	dir := t.TempDir()
 	recipe := filepath.Join(dir, "recipes", "r.json")
@@ -238,7 +238,7 @@ func FuzzParseRecipe(f *testing.F) {
 			t.Error("a NUL byte in the setup script")
 		}
 		if err := newOverlay().guestFiles(r, nil, nil, nil); err != nil {
-			t.Errorf("an accepted recipe cannot be laid out: %v", err)
+			t.Errorf("an overlay of a valid recipe fails: %v", err)
 		}
 	})
 }

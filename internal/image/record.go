@@ -14,26 +14,26 @@ import (
 	"holt"
 )
 
-// record is roots/DIGEST/record.json: what a root disk is.
+// record is roots/DIGEST/record.json.
 type record struct {
 	Template string `json:"template"`
 	Summary  string `json:"summary,omitempty"`
-	From     string `json:"from,omitempty"` // the OCI image that it begins with
+	From     string `json:"from,omitempty"` // the OCI image that it was built from
 	Digest   string `json:"digest"`
 	Kernel   string `json:"kernel"` // version; its modules are on the disk
 	// BootModules are those of the initramfs, in load order.
 	BootModules []string  `json:"boot_modules"`
 	DiskMB      int       `json:"disk_mb"`
 	Args        []string  `json:"args,omitempty"`
-	Units       []string  `json:"units,omitempty"` // that have to be up before a computer is ready
+	Units       []string  `json:"units,omitempty"` // that must be active before a computer is ready
 	Bytes       int64     `json:"bytes"`           // allocated
 	BuiltAt     time.Time `json:"built_at"`
 }
 
-// current is templates/NAME.json: which root disk a template's last build left.
+// current is templates/NAME.json: the root disk of a template's last build.
 type current struct {
 	Digest string `json:"digest"`
-	// Unbooted: nobody has booted it yet, to keep that; a daemon is to, in this shape.
+	// Unbooted: a daemon has yet to boot it, in this shape, and to keep a snapshot.
 	Unbooted bool       `json:"unbooted,omitempty"`
 	Shape    holt.Shape `json:"shape,omitzero"`
 }
@@ -43,13 +43,13 @@ var (
 	prefixRE = regexp.MustCompile(`^[0-9a-f]{12,63}$`)
 )
 
-// Files of roots/DIGEST, beside those of its kernel.
+// Files of roots/DIGEST, in addition to those of its kernel.
 const (
 	rootDisk   = "root.ext4"
 	rootRecord = "record.json"
 )
 
-// record reads the record of a root disk; fs.ErrNotExist if it is not there.
+// record reads the record of a root disk. It returns fs.ErrNotExist if there is none.
 func (s *Store) record(digest string) (rec record, err error) {
 	return rec, readJSON(filepath.Join(s.rootDir(digest), rootRecord), &rec)
 }
@@ -58,8 +58,8 @@ func (s *Store) templateFile(name string) string {
 	return filepath.Join(s.dir, "templates", name+".json")
 }
 
-// changeTemplate changes what a template stands for, zero if that is nothing yet, unless change says that
-// it is as it should be. It waits for no build: a lock of its own, taken last, is held meanwhile.
+// changeTemplate calls change with the present state of a template, zero if it has none, and writes the state if change
+// returns true. It does not wait for builds: it has its own lock, the last in the lock order.
 func (s *Store) changeTemplate(ctx context.Context, name string, change func(c *current) bool) error {
 	release, err := s.lock(ctx, name+".current", func() {})
 	if err != nil {
@@ -76,7 +76,8 @@ func (s *Store) changeTemplate(ctx context.Context, name string, change func(c *
 	return writeJSON(s.templateFile(name), c)
 }
 
-// setTemplate records what a template's build has left; changed: it boots otherwise than before, whatever its digest.
+// setTemplate records the root of a template's build. changed: it boots with other arguments or units than before,
+// although its digest may be the same.
 func (s *Store) setTemplate(ctx context.Context, name, digest string, changed bool) error {
 	return s.changeTemplate(ctx, name, func(c *current) bool {
 		if c.Digest == digest && !changed {
@@ -87,7 +88,7 @@ func (s *Store) setTemplate(ctx context.Context, name, digest string, changed bo
 	})
 }
 
-// removeTemplate is when it stands for nothing any more.
+// removeTemplate removes a template's state.
 func (s *Store) removeTemplate(ctx context.Context, name string) error {
 	release, err := s.lock(ctx, name+".current", func() {})
 	if err != nil {
@@ -97,13 +98,13 @@ func (s *Store) removeTemplate(ctx context.Context, name string) error {
 	return os.Remove(s.templateFile(name))
 }
 
-// Unbooted is a template that nobody has booted yet, and the shape in which a daemon is to.
+// Unbooted is a template that a daemon has yet to boot, and the shape of that machine.
 type Unbooted struct {
 	Template string
-	Shape    holt.Shape // zero fields are a computer's that is created without them
+	Shape    holt.Shape // zero fields: the default of a computer
 }
 
-// Unbooted returns the templates that were built and that no daemon has booted yet, see [Store.Booted].
+// Unbooted returns the templates that were built and not booted, see [Store.Booted].
 func (s *Store) Unbooted() ([]Unbooted, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "templates"))
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Store) Unbooted() ([]Unbooted, error) {
 	return out, nil
 }
 
-// BootLater records in which shape a daemon is to boot an image, if its template stands for it.
+// BootLater records the shape in which a daemon has to boot an image, if it is that of its template's last build.
 func (s *Store) BootLater(ctx context.Context, template, digest string, shape holt.Shape) error {
 	return s.changeTemplate(ctx, template, func(c *current) bool {
 		if c.Digest != digest {
@@ -131,7 +132,7 @@ func (s *Store) BootLater(ctx context.Context, template, digest string, shape ho
 	})
 }
 
-// Booted records that an image which its template stands for was booted, in whichever shape and whatever came of it.
+// Booted records that an image was booted, with or without success, if it is that of its template's last build.
 func (s *Store) Booted(ctx context.Context, template, digest string) error {
 	return s.changeTemplate(ctx, template, func(c *current) bool {
 		if c.Digest != digest || !c.Unbooted {
@@ -143,11 +144,11 @@ func (s *Store) Booted(ctx context.Context, template, digest string) error {
 }
 
 // Get returns an image by template name, recipe path or root digest (12 digits are enough). A
-// template stands for what its last build left, even when its recipe or the
-// host has changed since (then Built is false: a Build would make a new one). The
-// initramfs is made anew when the guest binary has changed.
+// template name or path means the template's last build. Built is false if a Build would
+// make another image, since the recipe or the host has changed. Get makes a new initramfs
+// if the guest binary has changed.
 //
-// Errors: NotFound for an unknown template, and for one that was never built.
+// Errors: NotFound for an unknown template, and for one that is not built.
 func (s *Store) Get(ctx context.Context, ref string) (Image, error) {
 	if err := ctx.Err(); err != nil {
 		return Image{}, err
@@ -159,27 +160,27 @@ func (s *Store) Get(ctx context.Context, ref string) (Image, error) {
 	return s.image(rec, s.isCurrent(rec))
 }
 
-// abbreviated returns the root whose digest begins as holt image list shows it.
+// abbreviated returns the root whose digest starts with prefix.
 func (s *Store) abbreviated(prefix string) (record, bool, error) {
 	records, err := s.records()
 	if err != nil {
 		return record{}, false, err
 	}
 	for _, rec := range records {
-		if strings.HasPrefix(rec.Digest, prefix) { // 48 bits are enough to tell them apart
+		if strings.HasPrefix(rec.Digest, prefix) { // 48 bits or more: unique in practice
 			return rec, true, nil
 		}
 	}
 	return record{}, false, nil
 }
 
-// find returns the record that ref stands for.
+// find returns the record of a template name, recipe path or digest.
 func (s *Store) find(ref string) (record, error) {
 	if digestRE.MatchString(ref) {
 		rec, err := s.record(ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			return rec, holt.Errorf(holt.NotFound, "there is no image with digest %.12s…", ref).
-				WithHint("holt image list shows those that are here")
+				WithHint("holt image list shows all images")
 		}
 		return rec, err
 	}
@@ -204,7 +205,7 @@ func (s *Store) find(ref string) (record, error) {
 	if err == nil {
 		var rec record
 		rec, err = s.record(c.Digest)
-		if err == nil && holt.OCIReference(ref) && rec.From != ref { // another's image has the same name
+		if err == nil && holt.OCIReference(ref) && rec.From != ref { // an image of another reference has the same name
 			err = fs.ErrNotExist
 		}
 		if err == nil {
@@ -215,15 +216,15 @@ func (s *Store) find(ref string) (record, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return record{}, err
 	case slices.Contains(Templates(), name) || isPath(ref):
-		return record{}, holt.Errorf(holt.NotFound, "template %s was never built here", name).WithHint("holt image build %s", ref)
+		return record{}, holt.Errorf(holt.NotFound, "the template %s is not built", name).WithHint("holt image build %s", ref)
 	}
 	return record{}, unknownTemplate(name, s.known())
 }
 
-// known are the names of holt's own templates, and of those that were built here.
+// known returns the names of the embedded templates and of those that were built here.
 func (s *Store) known() []string {
 	names := Templates()
-	records, _ := s.records() // without them the own ones are named
+	records, _ := s.records() // on an error only the embedded ones
 	for _, rec := range records {
 		names = append(names, rec.Template)
 	}
@@ -231,14 +232,14 @@ func (s *Store) known() []string {
 	return slices.Compact(names)
 }
 
-// stands tells whether rec is what its template's last build left.
-func (s *Store) stands(rec record) bool {
+// isLatest reports whether rec is that of its template's last build.
+func (s *Store) isLatest(rec record) bool {
 	var c current
 	return readJSON(s.templateFile(rec.Template), &c) == nil && c.Digest == rec.Digest
 }
 
-// isCurrent tells whether building rec's template would leave it as it is. Of
-// a template that came from a file nothing else is known.
+// isCurrent reports whether a build of rec's template would return rec. It returns true for
+// a template from a file, whose path is not recorded.
 func (s *Store) isCurrent(rec record) bool {
 	if !slices.Contains(Templates(), rec.Template) {
 		return true
@@ -255,7 +256,7 @@ func (s *Store) isCurrent(rec record) bool {
 	return err == nil && digest == rec.Digest
 }
 
-// wire returns what the API says of a root disk.
+// wire returns the API's description of a root disk.
 func (s *Store) wire(rec record, built bool) holt.Image {
 	shown := holt.Image{
 		Template: rec.Template, Built: built, Digest: rec.Digest, MinDiskMB: rec.DiskMB,
@@ -268,7 +269,7 @@ func (s *Store) wire(rec record, built bool) holt.Image {
 	return shown
 }
 
-// image completes a root disk with what it boots from.
+// image returns a root disk with its kernel and initramfs.
 func (s *Store) image(rec record, built bool) (Image, error) {
 	initrd, err := s.initrd(rec)
 	if err != nil {
@@ -281,8 +282,8 @@ func (s *Store) image(rec record, built bool) (Image, error) {
 	}, nil
 }
 
-// List returns every embedded template, built or not, and every other image
-// that was built here, sorted by template.
+// List returns the embedded templates, built or not, and all other images,
+// sorted by template.
 func (s *Store) List() ([]holt.Image, error) {
 	records, err := s.records()
 	if err != nil {
@@ -294,7 +295,7 @@ func (s *Store) List() ([]holt.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown := s.wire(rec, s.stands(rec) && s.isCurrent(rec))
+		shown := s.wire(rec, s.isLatest(rec) && s.isCurrent(rec))
 		shown.Computers, shown.Ready = len(dirs), s.ready(rec)
 		out = append(out, shown)
 	}

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// TestReferenceMeansOneImage: two references whose last parts are the same would make templates
-// of one name; neither is taken for the other.
+// TestReferenceMeansOneImage: two references with the same last part, and so the same template name,
+// are not mistaken for one another.
 func TestReferenceMeansOneImage(t *testing.T) {
 	s := openStore(t)
 	rec := plant(t, s, "app-1", strings.Repeat("a", 64))
@@ -45,8 +45,8 @@ func TestPasswordsAreKeptFromOthers(t *testing.T) {
 	}
 }
 
-// TestFullIsSaidOnce: who knows which disk is full says it.
-func TestFullIsSaidOnce(t *testing.T) {
+// TestOutOfSpaceIsNotWrapped: noSpace keeps an OutOfSpace error that names the disk.
+func TestOutOfSpaceIsNotWrapped(t *testing.T) {
 	full := &holt.Error{Code: holt.OutOfSpace, Message: "here"}
 	if err := noSpace(full, "/images"); !errors.Is(err, full) {
 		t.Errorf("%v", err)

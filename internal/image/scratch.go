@@ -17,29 +17,29 @@ import (
 	"holt/internal/store/flock"
 )
 
-// scratch is the directory of one build under way. Beside it lies a lock file
-// that the builder holds, so that what a killed build left can be told from
-// what a living one uses. The children of the builder inherit the lock: it
-// ends with the last of them.
+// scratch is the directory of a build in progress. The builder holds a lock file
+// next to it, so that sweep removes only the directories of killed builds. The
+// children of the builder inherit the lock, which is released when the last of
+// them ends.
 type scratch struct {
-	dir   string // in the store, so that what it holds can be renamed into place
+	dir   string // in the store, so that its content can be renamed into place
 	work  string // where mmdebstrap works
 	lock  *os.File
-	ids   bool // what works there has user ids of its own
-	first int  // of the host's ids that they are, where it is for us to choose
+	ids   bool // programs there run in a user namespace
+	first int  // first of the host's ids in that namespace, as root
 }
 
 func (s *Store) scratchParent() string { return filepath.Join(s.dir, "tmp") }
 
-// apartDir returns where mmdebstrap works for the scratch directory dir when
-// the tree belongs to user ids of a namespace: they cannot pass through a home
-// directory, so it stands in the system's directory for what is large.
-func apartDir(dir string) string {
+// unshareDir returns the work directory for the scratch directory dir if the tree
+// belongs to ids of a user namespace. Those cannot enter a home directory, so it is
+// in the system's directory for large temporary files.
+func unshareDir(dir string) string {
 	return filepath.Join(cmp.Or(os.Getenv("TMPDIR"), "/var/tmp"), fmt.Sprintf("holt-image-%d-%s", os.Geteuid(), filepath.Base(dir)))
 }
 
-// newScratch makes one. Without root, and with it for what others have made, the
-// work is done with user ids of its own.
+// newScratch makes a scratch directory. Without root, and for foreign images, programs in
+// it run in a user namespace.
 func (s *Store) newScratch(foreign bool) (*scratch, error) {
 	parent := s.scratchParent()
 	for {
@@ -53,7 +53,7 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 			if _, err = os.Lstat(lock.Name()); err == nil {
 				t := &scratch{dir: dir, work: filepath.Join(dir, "work"), lock: lock, ids: foreign || os.Geteuid() != 0}
 				if t.ids {
-					t.work, t.first = apartDir(dir), firstID+rand.IntN(builds)*idsOfOne
+					t.work, t.first = unshareDir(dir), firstID+rand.IntN(builds)*idsOfOne
 				}
 				if err = errors.Join(os.Mkdir(dir, 0o755), os.Mkdir(t.work, 0o755), t.own()); err == nil {
 					return t, nil
@@ -69,17 +69,17 @@ func (s *Store) newScratch(foreign bool) (*scratch, error) {
 	}
 }
 
-// A build with ids of its own has idsOfOne of the host's user and group ids, for 0
-// and up: one of builds ranges from firstID on, all of which lie among those that systemd
-// leaves to containers. It is chosen at random, so that two at once hardly ever share theirs.
+// A build in a user namespace has idsOfOne user and group ids of the host. Their range is chosen at
+// random among builds ranges from firstID on, so that concurrent builds hardly ever share one. All
+// of them are ids that systemd reserves for containers.
 const (
 	firstID  = 0x60000000
 	builds   = 4096
 	idsOfOne = 65536
 )
 
-// own gives the work directory to the ids that work there, and to nobody else.
-// Without root mmdebstrap sees to that.
+// own makes the ids of the user namespace the only owners of the work directory.
+// Without root mmdebstrap does that.
 func (t *scratch) own() error {
 	if !t.ids || os.Geteuid() != 0 {
 		return nil
@@ -87,7 +87,7 @@ func (t *scratch) own() error {
 	return errors.Join(os.Chmod(t.work, 0o700), os.Chown(t.work, t.first, t.first))
 }
 
-// hand lets those ids write a file. Without root nobody but everybody can be given it.
+// hand lets those ids write a file. Without root it can only make it writable by everyone.
 func (t *scratch) hand(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return f.Chmod(0o666)
@@ -95,12 +95,12 @@ func (t *scratch) hand(f *os.File) error {
 	return f.Chown(t.first, t.first)
 }
 
-// path returns a path for mmdebstrap's work.
+// path returns a path in the work directory.
 func (t *scratch) path(name string) string { return filepath.Join(t.work, name) }
 
-// remove removes the directories and gives up the lock, in this order.
+// remove removes the directories and then releases the lock.
 func (t *scratch) remove() error {
-	err := errors.Join(removeTree(apartDir(t.dir)), removeTree(t.dir))
+	err := errors.Join(removeTree(unshareDir(t.dir)), removeTree(t.dir))
 	if err == nil {
 		err = os.Remove(t.lock.Name())
 	}
@@ -108,7 +108,7 @@ func (t *scratch) remove() error {
 	return err
 }
 
-// sweep removes what killed builds left behind.
+// sweep removes the directories of killed builds.
 func (s *Store) sweep() {
 	entries, err := os.ReadDir(s.scratchParent())
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) sweep() {
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), ".lock")
 		if err := sweepOne(filepath.Join(s.scratchParent(), name)); err != nil {
-			s.log.Warn("remove what a killed build left", "dir", name, "error", err)
+			s.log.Warn("remove directory of a killed build", "dir", name, "error", err)
 		}
 	}
 }
@@ -125,14 +125,14 @@ func (s *Store) sweep() {
 func sweepOne(dir string) error {
 	lock, err := os.OpenFile(dir+".lock", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return removeTree(dir) // its lock was made first and removed last
+		return removeTree(dir) // the lock is made first and removed last, so the build has ended
 	}
 	if err != nil {
 		return err
 	}
 	if err := flock.Lock(lock); err != nil {
 		lock.Close()
-		if errors.Is(err, flock.ErrHeld) { // its build goes on
+		if errors.Is(err, flock.ErrHeld) { // the build runs
 			return nil
 		}
 		return err
@@ -140,11 +140,11 @@ func sweepOne(dir string) error {
 	return (&scratch{dir: dir, lock: lock}).remove()
 }
 
-// removeTree removes a tree whose files may belong to the ids of a user
-// namespace, which only a process in such a namespace may remove.
+// removeTree removes a tree. Without root, files that belong to ids of a user
+// namespace can be removed only in such a namespace.
 func removeTree(dir string) error {
 	var err error
-	// A process that was killed a moment ago may still be creating a file.
+	// A process that has just been killed may still create a file.
 	for range 5 {
 		if err = os.RemoveAll(dir); err == nil {
 			return nil
@@ -157,5 +157,5 @@ func removeTree(dir string) error {
 	return err
 }
 
-// discard is the log of a store that was given none.
+// discard is the log of a store without one.
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// hookScript is called by mmdebstrap with the tree: first when it is empty, to
-// give it the lists of packages that the build has already fetched, then once
-// the packages are installed.
+// hookScript is the hook of mmdebstrap. It runs when the tree is empty, to copy the
+// package lists that the build has fetched, and after the packages are
+// installed.
 const hookScript = `#!/bin/sh
 set -eu
 umask 022
@@ -38,10 +38,9 @@ customize)
 esac
 `
 
-// masked are units that cost boot time and do nothing for a computer. It has
-// no consoles to log in at, gets its network from the guest agent, its entropy
-// from the host, and its packages when somebody asks for them; its log is in
-// memory; modules load when they are needed.
+// masked are units that cost boot time and are useless in a computer. It has no
+// consoles, the guest agent configures its network, the host provides entropy, its
+// log is in memory, and modules load on demand.
 func masked() []string {
 	return []string{
 		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
@@ -59,9 +58,9 @@ func masked() []string {
 	}
 }
 
-// maskedGenerators are systemd's generators for what a computer cannot have:
-// encrypted or verified disks, partitions, consoles, hibernation. Each is a process
-// that systemd waits for before it starts anything.
+// maskedGenerators are systemd's generators for features that a computer does not have:
+// encrypted or verified disks, partitions, consoles, hibernation. systemd waits for
+// each generator before it starts units.
 func maskedGenerators() []string {
 	return []string{
 		"bless-boot", "cryptsetup", "debug", "getty", "gpt-auto", "hibernate-resume", "integritysetup",
@@ -69,8 +68,8 @@ func maskedGenerators() []string {
 	}
 }
 
-// setupScript returns what runs as root inside the tree after its packages
-// and files are there. Its argument is the kernel's release.
+// setupScript returns the script that runs as root in the tree after packages and
+// files are installed. Its argument is the kernel's release.
 func setupScript(r Recipe, extra bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -112,9 +111,9 @@ func setupScript(r Recipe, extra bool) string {
 	return b.String()
 }
 
-// finishScript leaves no trace of the build in the tree. The stamps tell
-// systemd that nothing in /usr is newer than the caches made from it: otherwise
-// the first boot would make them again.
+// finishScript removes the files of the build from the tree. The files .updated tell
+// systemd that caches of /usr are up to date, so that the first boot does not
+// make them again.
 const finishScript = `echo "holt: finish"
 rm -f /` + setupPath + ` /etc/resolv.conf /etc/apt/sources.list /etc/apt/apt.conf.d/99mmdebstrap
 rm -f /etc/apt/sources.list.d/0000* /etc/dpkg/dpkg.cfg.d/99mmdebstrap /etc/modules-load.d/modules.conf
@@ -126,8 +125,8 @@ for d in /etc /var; do
 done
 `
 
-// takeUserScript removes whom an OCI image has under a user's number or name. What
-// belongs to that number stays.
+// takeUserScript removes the user and group that an OCI image has with a user's number or
+// name. Files of that number keep it.
 func takeUserScript(u User) string {
 	return fmt.Sprintf(`for who in %d %s; do
 	name=$(getent passwd $who | cut -d: -f1)
@@ -151,8 +150,8 @@ func userScript(u User) string {
 	line("groupadd -g %d %s", u.UID, u.Name)
 	line("useradd -M -u %d -g %d -s %s -d %s %s", u.UID, u.UID, quote(shell), quote(home), u.Name)
 	line("mkdir -p %s", quote(home))
-	// A mount point belongs to root: what is written while nothing is mounted
-	// there must fail, not land on the root disk.
+	// A mount point belongs to root, so that writes fail while nothing is mounted
+	// there.
 	if home != agentHome {
 		line("cp -a /etc/skel/. %s", quote(home))
 		line("chown -R %d:%d %s", u.UID, u.UID, quote(home))
@@ -169,10 +168,10 @@ func userScript(u User) string {
 	return b.String()
 }
 
-// quote makes one word of s for a POSIX shell.
+// quote quotes s for a POSIX shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// defined returns the units of services.
+// defined returns the unit names of services.
 func defined(services []Service) (names []string) {
 	for _, s := range services {
 		names = append(names, s.Name+".service")

@@ -19,57 +19,58 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// What lies in the directory of a snapshot. The store knows no more of it.
+// Files in the directory of a snapshot that the store knows.
 const (
-	// SnapshotDisk is what disks of computers are laid over: it stays as long as its root.
+	// SnapshotDisk is the backing file of computers' disks. It is kept as long as its root.
 	SnapshotDisk = "disk.qcow2"
-	// SnapshotRecord says what the snapshot is, and that it is one.
+	// SnapshotRecord exists if the snapshot is complete.
 	SnapshotRecord = "machine.json"
 )
 
 const (
-	snapshots = "snapshots" // directory in a root's own
+	snapshots = "snapshots" // in a root's directory
 
 	mostSnapshots   = 16 // in a store
-	cacheShare      = 8  // of the disk is what they may take, all together: this part
+	cacheShare      = 8  // all snapshots may take 1/cacheShare of the disk
 	unusedSnapshot  = 14 * 24 * time.Hour
-	snapshotDigits  = 8 // of the random end of a directory's name
+	snapshotDigits  = 8 // length of the random end of a directory's name
 	snapshotInBuild = "snapshot"
 )
 
-// Snapshot returns the directory of the snapshot with a key of a root, "" if there is none.
-// Whoever lays a disk over its disk holds the root, see [Store.Hold].
+// Snapshot returns the directory of the snapshot with a key of a root, or "", and records its use.
+// A caller that makes an overlay of its disk must hold the root, see [Store.Hold].
 func (s *Store) Snapshot(digest, key string) string {
 	now := time.Now()
-	return s.snapshotThat(digest, key, func(record string) error { return os.Chtimes(record, now, now) }) // it was used now
+	return s.findSnapshot(digest, key, func(record string) error { return os.Chtimes(record, now, now) })
 }
 
-// HasSnapshot tells whether Snapshot would return one, and is no use of it.
+// HasSnapshot reports whether there is a snapshot with a key of a root. It does not count as a use.
 func (s *Store) HasSnapshot(digest, key string) bool {
-	return s.snapshotThat(digest, key, func(record string) error { _, err := os.Stat(record); return err }) != ""
+	return s.findSnapshot(digest, key, func(record string) error { _, err := os.Stat(record); return err }) != ""
 }
 
-// snapshotThat returns the directory of one with a key for whose record look has no error.
-func (s *Store) snapshotThat(digest, key string, look func(record string) error) string {
+// findSnapshot returns the directory of a snapshot with the key for whose record usable returns nil, or "".
+func (s *Store) findSnapshot(digest, key string, usable func(record string) error) string {
 	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
 	if err != nil {
 		return "" // absent: none was made
 	}
 	for _, e := range entries {
 		dir := filepath.Join(s.rootDir(digest), snapshots, e.Name())
-		if strings.HasPrefix(e.Name(), key+"-") && look(filepath.Join(dir, SnapshotRecord)) == nil {
+		if strings.HasPrefix(e.Name(), key+"-") && usable(filepath.Join(dir, SnapshotRecord)) == nil {
 			return dir
 		}
 	}
 	return ""
 }
 
-// Disks are what disks may be laid over: the disks of a root's snapshots, and the root itself. Of "": all roots.
+// Disks returns the possible backing files of disks: the disks of a root's snapshots, and the root. With "" it returns
+// all roots.
 func (s *Store) Disks(digest string) (snapshotDisks, roots []string) {
 	if digest == "" {
 		records, err := s.records()
 		if err != nil {
-			s.log.Warn("look for images", "error", err)
+			s.log.Warn("list images", "error", err)
 		}
 		for _, rec := range records {
 			roots = append(roots, filepath.Join(s.rootDir(rec.Digest), rootDisk))
@@ -78,7 +79,7 @@ func (s *Store) Disks(digest string) (snapshotDisks, roots []string) {
 	}
 	entries, err := os.ReadDir(filepath.Join(s.rootDir(digest), snapshots))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("look for snapshots", "error", err)
+		s.log.Warn("list snapshots", "error", err)
 	}
 	for _, e := range entries {
 		snapshotDisks = append(snapshotDisks, filepath.Join(s.rootDir(digest), snapshots, e.Name(), SnapshotDisk))
@@ -86,11 +87,11 @@ func (s *Store) Disks(digest string) (snapshotDisks, roots []string) {
 	return snapshotDisks, []string{filepath.Join(s.rootDir(digest), rootDisk)}
 }
 
-// MakeSnapshot returns the snapshot with a key of a root and has it made, if there is
-// none: make leaves it in dir/snapshot, and nothing of value elsewhere in dir. Whoever
-// wants the same meanwhile, also in another process, waits for that. A key is a file name.
+// MakeSnapshot returns the snapshot with a key of a root. If there is none it calls make, which
+// makes it as dir/snapshot; dir is removed afterwards. Concurrent calls with the same key,
+// also in other processes, wait for the first. A key is a file name.
 //
-// Errors: those of make, NotFound when there is no such root.
+// Errors: those of make, NotFound (the root).
 func (s *Store) MakeSnapshot(ctx context.Context, digest, key string, make func(ctx context.Context, dir string) error) (string, error) {
 	release, err := s.lock(ctx, "snapshot-"+key, func() {})
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *Store) MakeSnapshot(ctx context.Context, digest, key string, make func(
 		err = s.publishSnapshot(ctx, digest, key, filepath.Join(t.dir, snapshotInBuild))
 	}
 	if lost := t.remove(); lost != nil {
-		s.log.Warn("remove what making a snapshot left", "dir", t.dir, "error", lost)
+		s.log.Warn("remove temporary directory of snapshot", "dir", t.dir, "error", lost)
 	}
 	if err != nil {
 		return "", noSpace(err, s.dir)
@@ -133,8 +134,8 @@ func (s *Store) publishSnapshot(ctx context.Context, digest, key, from string) e
 	return publish(from, filepath.Join(dir, key+"-"+strings.ToLower(rand.Text()[:snapshotDigits])))
 }
 
-// DropSnapshot removes the snapshot with a key of a root: machines cannot go on from it
-// any more. What computers' disks lie over stays as long as the root is held.
+// DropSnapshot removes the snapshot with a key of a root, so that no further machine is resumed
+// from it. Its disk is kept while the root is held.
 func (s *Store) DropSnapshot(ctx context.Context, digest, key string) error {
 	for dir := s.Snapshot(digest, key); dir != ""; dir = s.Snapshot(digest, key) {
 		if err := s.dropSnapshot(ctx, digest, dir); err != nil {
@@ -144,7 +145,7 @@ func (s *Store) DropSnapshot(ctx context.Context, digest, key string) error {
 	return nil
 }
 
-// dropSnapshot removes one, its record first.
+// dropSnapshot removes a snapshot, its record first.
 func (s *Store) dropSnapshot(ctx context.Context, digest, dir string) error {
 	release, err := s.lock(ctx, digest, func() {})
 	if err != nil {
@@ -176,24 +177,24 @@ func (s *Store) dropSnapshot(ctx context.Context, digest, dir string) error {
 	return nil
 }
 
-// snapshot is one that is in the store; without a record only its disk is.
+// snapshot is a snapshot in the store; one without a record has only its disk.
 type snapshot struct {
 	template, digest, dir string
 	used                  time.Time // zero without a record
 	bytes                 int64     // allocated
 }
 
-// Kept is a snapshot that a machine can go on from, if it is one of this host and agent.
+// Kept is a complete snapshot. A machine can be resumed from it if host and agent match.
 type Kept struct {
-	Template string // of the image that it was booted from, which may stand for another by now
+	Template string // of the image that it was booted from; its last build may be another image
 	Digest   string
 	Key      string
 	Dir      string
 	Used     time.Time
 }
 
-// Kept returns the snapshots that somebody has used lately, the last used first. To
-// be listed is no use.
+// Kept returns the snapshots that were used in the last 14 days, the last used first. It does not
+// count as a use.
 func (s *Store) Kept() ([]Kept, error) {
 	all, err := s.allSnapshots()
 	if err != nil {
@@ -210,8 +211,8 @@ func (s *Store) Kept() ([]Kept, error) {
 	return out, nil
 }
 
-// ready returns the shapes of machines that were booted from a root with this store's guest
-// binary, if it has one, and are kept. Whether they are of today's engine only a daemon knows.
+// ready returns the shapes of a root's snapshots that have this store's guest binary, if it has
+// one. Only a daemon can check that they match its engine.
 func (s *Store) ready(rec record) (shapes []holt.Shape) {
 	dir := filepath.Join(s.rootDir(rec.Digest), snapshots)
 	entries, err := os.ReadDir(dir)
@@ -230,12 +231,12 @@ func (s *Store) ready(rec record) (shapes []holt.Shape) {
 	return slices.Compact(shapes)
 }
 
-// pruneSnapshots removes those that nobody has used for long and, of the others,
-// the ones unused for longest until the rest is within bounds; not the last one.
+// pruneSnapshots removes snapshots that were not used for unusedSnapshot, and the least recently
+// used ones until the others are within the limits. It keeps the most recently used one.
 func (s *Store) pruneSnapshots(ctx context.Context) {
 	all, err := s.allSnapshots()
 	if err != nil {
-		s.log.Warn("look for old snapshots", "error", err)
+		s.log.Warn("find old snapshots", "error", err)
 		return
 	}
 	slices.SortFunc(all, func(a, b snapshot) int { return cmp.Or(b.used.Compare(a.used), strings.Compare(a.dir, b.dir)) })
@@ -268,7 +269,7 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 				one.used = st.ModTime()
 			}
 			if one.bytes, err = filesBytes(one.dir); errors.Is(err, fs.ErrNotExist) {
-				continue // another process has just removed it
+				continue // another process has removed it
 			}
 			if err != nil {
 				return nil, err
@@ -279,7 +280,7 @@ func (s *Store) allSnapshots() (all []snapshot, err error) {
 	return all, nil
 }
 
-// snapshotBytes is what the snapshots of a root take, as far as it can be told.
+// snapshotBytes returns the disk usage of a root's snapshots, without what cannot be read.
 func (s *Store) snapshotBytes(digest string) (bytes int64) {
 	dir := filepath.Join(s.rootDir(digest), snapshots)
 	entries, _ := os.ReadDir(dir) // absent: none was made
@@ -290,7 +291,7 @@ func (s *Store) snapshotBytes(digest string) (bytes int64) {
 	return bytes
 }
 
-// filesBytes is what the files in a directory take.
+// filesBytes returns the disk usage of the files in a directory.
 func filesBytes(dir string) (bytes int64, err error) {
 	files, err := os.ReadDir(dir)
 	for _, f := range files {
@@ -299,7 +300,7 @@ func filesBytes(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// snapshotSpace is what all snapshots may take, bytes.
+// snapshotSpace returns the maximum disk usage of all snapshots, bytes.
 func (s *Store) snapshotSpace() int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.dir, &st); err != nil {

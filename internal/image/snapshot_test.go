@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// leave makes a snapshot as a machine's would be, of bytes of memory.
+// leave returns a function that makes a snapshot with some bytes of memory.
 func leave(t *testing.T, bytes int) func(context.Context, string) error {
 	return func(_ context.Context, dir string) error {
 		kept := filepath.Join(dir, "snapshot")
@@ -30,19 +30,19 @@ func leave(t *testing.T, bytes int) func(context.Context, string) error {
 	}
 }
 
-// TestSnapshots: a snapshot is made once, belongs to its root, and is there whole or not at all.
+// TestSnapshots: a snapshot is made once, is deleted with its root, and is complete or absent.
 func TestSnapshots(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root, key := strings.Repeat("a", 64), strings.Repeat("1", 64)
 	if _, err := s.MakeSnapshot(ctx, root, key, leave(t, 1)); holt.CodeOf(err) != holt.NotFound {
-		t.Errorf("of a root that is not there: %v", err)
+		t.Errorf("a root that does not exist: %v", err)
 	}
 	plant(t, s, "mine", root)
 	broken := errors.New("broken")
 	if dir, err := s.MakeSnapshot(ctx, root, key, func(_ context.Context, dir string) error {
 		return errors.Join(os.Mkdir(filepath.Join(dir, "snapshot"), 0o700), broken)
 	}); !errors.Is(err, broken) || dir != "" || s.Snapshot(root, key) != "" {
-		t.Errorf("one that fails: %q, %v", dir, err)
+		t.Errorf("a failed snapshot: %q, %v", dir, err)
 	}
 	var made atomic.Int32
 	var work sync.WaitGroup
@@ -69,7 +69,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("left behind: %s", left)
 	}
 	if s.Snapshot(root, strings.Repeat("2", 64)) != "" {
-		t.Error("another key finds it")
+		t.Error("another key finds the snapshot")
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
@@ -80,11 +80,11 @@ func TestSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Snapshot(root, key) != "" {
-		t.Error("it is left without its root")
+		t.Error("the snapshot is left without its root")
 	}
 }
 
-// TestDroppedSnapshot: what disks of computers lie over stays as long as they.
+// TestDroppedSnapshot: the disk of a dropped snapshot is kept as long as computers' disks use it.
 func TestDroppedSnapshot(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root, key := strings.Repeat("a", 64), strings.Repeat("1", 64)
@@ -101,14 +101,14 @@ func TestDroppedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.DropSnapshot(ctx, root, key); err != nil || s.Snapshot(root, key) != "" {
-		t.Fatal("it can still be used", err)
+		t.Fatal("the dropped snapshot is returned", err)
 	}
 	if names := namesIn(t, old); names != SnapshotDisk {
-		t.Errorf("left of it: %s", names)
+		t.Errorf("files left: %s", names)
 	}
 	again, err := s.MakeSnapshot(ctx, root, key, leave(t, 1))
 	if err != nil || again == old {
-		t.Fatalf("made anew: %q, %v", again, err)
+		t.Fatalf("made again: %q, %v", again, err)
 	}
 	if err := os.Remove(computer); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestDroppedSnapshot(t *testing.T) {
 	}
 }
 
-// TestOldSnapshots: those go that nobody has used for longest.
+// TestOldSnapshots: the least recently used snapshots are removed.
 func TestOldSnapshots(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	root := strings.Repeat("a", 64)

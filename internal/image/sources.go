@@ -18,19 +18,18 @@ const suite = "bookworm"
 
 const maxSourcesBytes = 1 << 20
 
-// debianKeyring is where Debian keeps the keys that sign its releases, on the
-// host and in the guest.
+// debianKeyring has the keys of Debian's releases, on the host and in the guest.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // source is one entry of apt's list of sources: one URI and its suites.
 type source struct {
 	URI    string
-	Suites []string // of the guest's release, as bookworm-security
+	Suites []string // of the guest's release, such as bookworm-security
 }
 
-// hostSources returns the sources from which the host's apt gets Debian,
-// turned to the guest's release, so that images can be built where only
-// the host's own mirror is reachable. Whatever is not Debian's is left out.
+// hostSources returns the Debian sources of the host's apt, with the suites of the
+// guest's release, so that images can be built on hosts that reach only their own
+// mirror. It leaves out sources that are not Debian's.
 func hostSources(etcApt, hostRelease string) ([]source, error) {
 	entries, err := readSources(etcApt)
 	if err != nil {
@@ -43,7 +42,7 @@ func hostSources(etcApt, hostRelease string) ([]source, error) {
 		}
 	}
 	if !slices.ContainsFunc(out, func(s source) bool { return slices.Contains(s.Suites, suite) }) {
-		return nil, holt.Errorf(holt.Unsupported, "this host's apt has no source of Debian to build %s from", suite).
+		return nil, holt.Errorf(holt.Unsupported, "this host's apt has no Debian source, which a build of %s needs", suite).
 			WithHint("add one under %s with a line such as: deb MIRROR %s main", filepath.Join(etcApt, "sources.list.d"), suite)
 	}
 	return out, nil
@@ -63,16 +62,16 @@ func appendSource(list []source, s source) []source {
 	return append(list, s)
 }
 
-// entry is a source as a host's file has it.
+// entry is an entry of a file of sources.
 type entry struct {
 	types, uris, suites, components []string
 	signedBy                        string
 	disabled                        bool
 }
 
-// debian returns what e offers of Debian's main archive for the guest's
-// release. A source is Debian's if nobody else's key signs it and it has
-// Debian's names: the host's release as suite, main as component.
+// debian returns the suites of Debian's main archive in e, for the guest's release. A
+// source is Debian's if it is not signed by another key, has the host's release as suite
+// and main as component.
 func (e entry) debian(hostRelease string) (source, bool) {
 	if e.disabled || !slices.Contains(e.types, "deb") || !slices.Contains(e.components, "main") {
 		return source{}, false
@@ -100,9 +99,9 @@ func (e entry) debian(hostRelease string) (source, bool) {
 	return s, len(s.Suites) > 0
 }
 
-// debianURI returns the first URI whose path is that of a Debian archive: a
-// part of it starts with debian, as mirrors have it. A list of mirrors in a
-// file of the host, as Debian's own cloud images have it, stands for its first.
+// debianURI returns the first URI of a Debian archive: a part of its path starts
+// with debian. For a list of mirrors in a file of the host, which Debian's cloud images
+// have, it takes the first mirror.
 func debianURI(uris []string) (string, bool) {
 	for _, uri := range uris {
 		u, err := url.Parse(uri)
@@ -164,8 +163,8 @@ func readSources(etcApt string) ([]entry, error) {
 	return out, nil
 }
 
-// parseOneLine reads the format "deb [option=value] uri suite component…", as
-// sources.list(5) has it. Lines that do not fit are left out.
+// parseOneLine parses the format "deb [option=value] uri suite component…" of
+// sources.list(5). It skips lines with errors.
 func parseOneLine(data []byte) []entry {
 	var out []entry
 	for line := range strings.Lines(string(data)) {
@@ -193,7 +192,7 @@ func parseOneLine(data []byte) []entry {
 	return out
 }
 
-// parseDeb822 reads stanzas of fields, as sources.list(5) has it.
+// parseDeb822 parses the deb822 format of sources.list(5).
 func parseDeb822(data []byte) []entry {
 	var out []entry
 	fields := map[string]string{}
@@ -240,8 +239,7 @@ func formatSources(sources []source) []byte {
 	return b.Bytes()
 }
 
-// forGuest returns the sources without what a guest cannot use or must not
-// know: files of the host, and passwords.
+// forGuest returns the sources without files of the host and without passwords.
 func forGuest(sources []source) []source {
 	var out []source
 	for _, s := range sources {
@@ -256,7 +254,7 @@ func forGuest(sources []source) []source {
 }
 
 // release returns the code name of the host's Debian release, such as
-// bookworm, or "" if it has none.
+// bookworm, or "".
 func release(osRelease fs.FS) string {
 	data, err := fs.ReadFile(osRelease, "etc/os-release")
 	if err != nil {
@@ -265,7 +263,7 @@ func release(osRelease fs.FS) string {
 	return codename(string(data))
 }
 
-// codename finds a release's code name in the text of an os-release file.
+// codename returns the code name in the text of an os-release file, or "".
 func codename(osRelease string) string {
 	for line := range strings.Lines(osRelease) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {

@@ -84,7 +84,7 @@ deb http://mirror.example/debian trixie-backports main`}, plain},
 		t.Run(c.name, func(t *testing.T) {
 			dir := etcApt(t, c.files)
 			if strings.Contains(dir, "debian") {
-				t.Fatal("the test's own path would count")
+				t.Fatal("the test's path has a part that starts with debian")
 			}
 			got, err := hostSources(dir, c.release)
 			if c.name == "a list of mirrors" && err != nil {

@@ -30,8 +30,7 @@ func (s *Store) rootDir(digest string) string { return filepath.Join(s.dir, "roo
 
 func (s *Store) kernelDir(version string) string { return filepath.Join(s.dir, "kernels", version) }
 
-// writeWhole writes a file so that a reader, also one after a power cut, sees
-// all of it or the former one.
+// writeWhole replaces a file atomically, also against power loss.
 func writeWhole(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
@@ -49,8 +48,8 @@ func writeWhole(name string, data []byte) error {
 	return syncDir(filepath.Dir(name))
 }
 
-// publish moves a finished directory to its place. If the place is taken by an
-// earlier build of the same content, that one stays.
+// publish renames a finished directory to its final name. If there is one with that
+// name already, which has the same content, publish keeps that.
 func publish(from, to string) error {
 	if err := syncDir(from); err != nil {
 		return err
@@ -106,19 +105,19 @@ func allocated(name string) int64 {
 	return st.Blocks * 512
 }
 
-// leastFree is how little space on a disk counts as none.
+// leastFree is the free space below which a disk counts as full.
 const leastFree = 16 << 20
 
-// freeBytes returns what a user other than root can still write at dir.
+// freeBytes returns the free bytes at dir for users other than root.
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("look at the disk of %s: %w", dir, err)
+		return 0, fmt.Errorf("check the disk of %s: %w", dir, err)
 	}
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// noSpace turns an error that a full disk caused into one that says so.
+// noSpace returns OutOfSpace for an error that a full disk caused, and other errors unchanged.
 func noSpace(err error, dir string) error {
 	if err == nil || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || holt.CodeOf(err) == holt.OutOfSpace {
 		return err

@@ -31,7 +31,7 @@ func openStore(t *testing.T) *Store {
 	return s
 }
 
-// plant puts a root disk into the store as a build would have.
+// plant adds a root disk to the store as a build would.
 func plant(t *testing.T, s *Store, template, digest string) record {
 	t.Helper()
 	rec := record{Template: template, Digest: digest, Kernel: "k", DiskMB: 256, BuiltAt: time.Now().UTC().Truncate(0)}
@@ -94,14 +94,14 @@ func TestLife(t *testing.T) {
 		t.Fatal(gone, err)
 	}
 	if _, err := s.Get(t.Context(), now); holt.CodeOf(err) != holt.NotFound {
-		t.Errorf("deleted, yet: %v", err)
+		t.Errorf("a deleted image: %v", err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(s.dir, "tmp")); err != nil || len(entries) != 0 {
 		t.Errorf("tmp has %d entries, %v", len(entries), err)
 	}
 }
 
-// Two daemons share a store: neither may remove what the other's disks stand on.
+// TestHeldImagesStay: of two daemons that share a store, neither removes an image that a disk of the other uses.
 func TestHeldImagesStay(t *testing.T) {
 	s := openStore(t)
 	other, err := Open(s.dir, Options{})
@@ -121,15 +121,15 @@ func TestHeldImagesStay(t *testing.T) {
 	}
 	plant(t, s, "mine", now)
 	if gone, err := other.Prune(t.Context()); err != nil || len(gone) != 0 {
-		t.Errorf("pruned what is in use: %+v, %v", gone, err)
+		t.Errorf("pruned an image in use: %+v, %v", gone, err)
 	}
 	if _, err := other.Delete(t.Context(), old[:12]); holt.CodeOf(err) != holt.Conflict || !strings.Contains(err.Error(), computer) {
-		t.Errorf("deleted what is in use: %v", err)
+		t.Errorf("deleted an image in use: %v", err)
 	} else if hint := holt.AsError(err).Hint; !strings.Contains(hint, "holt computer get "+filepath.Base(computer)+" shows") {
 		t.Errorf("its hint: %s", hint)
 	}
 	if _, err := other.Get(t.Context(), "nosuch"); holt.CodeOf(err) != holt.NotFound || !strings.Contains(holt.AsError(err).Hint, "base, browser, coding-agent, docker, mine;") {
-		t.Errorf("a template that is not there: %+v", holt.AsError(err))
+		t.Errorf("a template that does not exist: %+v", holt.AsError(err))
 	}
 	list, err := other.List()
 	if err != nil {
@@ -147,7 +147,7 @@ func TestHeldImagesStay(t *testing.T) {
 		t.Errorf("pruned %+v, %v", gone, err)
 	}
 	if err := s.Hold(t.Context(), old, computer); holt.CodeOf(err) != holt.NotFound {
-		t.Errorf("held what is gone: %v", err)
+		t.Errorf("a hold of an image that does not exist: %v", err)
 	}
 	if _, err := s.Get(t.Context(), now); err != nil {
 		t.Error(err)
@@ -178,7 +178,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestSweep shows that what a living build uses stays, and that the rest goes.
+// TestSweep: sweep keeps the directory of a running build and removes the others.
 func TestSweep(t *testing.T) {
 	s := openStore(t)
 	alive, err := s.newScratch(false)
@@ -259,7 +259,7 @@ func TestPlanIsStable(t *testing.T) {
 	}
 }
 
-// certificate returns a self-signed one in PEM.
+// certificate returns a self-signed certificate in PEM.
 func certificate(t *testing.T, serial int64) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -30,7 +30,7 @@ var recipeFiles embed.FS
 func Templates() []string {
 	entries, err := fs.ReadDir(recipeFiles, "recipes")
 	if err != nil {
-		return nil // cannot be: the directory is embedded
+		return nil // impossible: the directory is embedded
 	}
 	var names []string
 	for _, e := range entries {
@@ -42,10 +42,10 @@ func Templates() []string {
 	return names
 }
 
-// isPath tells a recipe file from the name of a template.
+// isPath reports whether template is the path of a recipe file, not a name.
 func isPath(template string) bool { return strings.Contains(template, "/") }
 
-// loadRecipe returns the recipe that template names, complete with what it extends.
+// loadRecipe returns the recipe of a template, merged with those that it extends.
 func loadRecipe(template string) (Recipe, error) {
 	if holt.OCIReference(template) {
 		return originRecipe(template)
@@ -62,18 +62,18 @@ func loadRecipe(template string) (Recipe, error) {
 		return Recipe{}, err
 	}
 	if slices.Contains(Templates(), recipe.Name) {
-		return Recipe{}, holt.Errorf(holt.InvalidArgument, "recipe %s is named %q as one of holt's own", template, recipe.Name).
+		return Recipe{}, holt.Errorf(holt.InvalidArgument, "recipe %s has the name %q, which an embedded template has", template, recipe.Name).
 			WithHint("give it another name")
 	}
 	return recipe.resolve(0)
 }
 
-// readRecipe reads a recipe file of this machine, and the files beside it that it names.
+// readRecipe reads a recipe file of this machine, and its source files.
 func readRecipe(name string) (Recipe, error) {
 	data, err := readBounded(name, maxRecipeBytes+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Recipe{}, holt.Errorf(holt.NotFound, "there is no recipe file %s", name).
-			WithHint("a name with / in it is a file on the daemon's machine; holt image list shows the templates")
+			WithHint("a name with a / is a file on the daemon's machine; holt image list shows the templates")
 	}
 	if err != nil {
 		return Recipe{}, err
@@ -82,46 +82,46 @@ func readRecipe(name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	beside, err := os.OpenRoot(filepath.Dir(name))
+	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return Recipe{}, err
 	}
-	defer beside.Close()
-	return recipe, recipe.readSources(beside.FS())
+	defer dir.Close()
+	return recipe, recipe.readSources(dir.FS())
 }
 
-// readSources puts the content of files that lie beside the recipe into it, so that
-// it is complete by itself and its digest covers them.
-func (r *Recipe) readSources(beside fs.FS) error {
+// readSources reads the sources of files into the recipe, so that its digest covers
+// them.
+func (r *Recipe) readSources(dir fs.FS) error {
 	total := 0
 	for i := range r.Files {
 		f := &r.Files[i]
 		if f.Source == "" {
 			continue
 		}
-		data, err := readSource(beside, f.Source)
+		data, err := readSource(dir, f.Source)
 		if err == nil {
 			if total += len(data); total > maxRecipeBytes {
-				err = fmt.Errorf("the files beside a recipe are at most %d bytes together", maxRecipeBytes)
+				err = fmt.Errorf("the sources of a recipe have more than %d bytes", maxRecipeBytes)
 			}
 		}
 		if err != nil {
 			return holt.Errorf(holt.InvalidArgument, "recipe %q: file %s: %w", r.Name, f.Path, err).
-				WithHint("a source is the name of a file in the directory of the recipe, or below it")
+				WithHint("a source is a file in the directory of the recipe, or below it")
 		}
 		f.Content, f.Source = string(data), ""
 	}
 	return nil
 }
 
-// readSource reads a regular file; one byte more than may be tells that it is too long.
-func readSource(beside fs.FS, name string) ([]byte, error) {
-	if st, err := fs.Stat(beside, name); err != nil {
+// readSource reads a regular file, up to one byte more than the maximum.
+func readSource(dir fs.FS, name string) ([]byte, error) {
+	if st, err := fs.Stat(dir, name); err != nil {
 		return nil, err
 	} else if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := beside.Open(name)
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func readSource(beside fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxRecipeBytes+1))
 }
 
-// originRecipe makes a template of an OCI image: with what every computer needs,
-// its user, and nothing else.
+// originRecipe returns a recipe for an OCI image: the image with the packages that
+// every computer needs, and the user agent.
 func originRecipe(ref string) (Recipe, error) {
 	o, err := parseOrigin(ref)
 	if err != nil {
@@ -141,7 +141,7 @@ func originRecipe(ref string) (Recipe, error) {
 		Users: []User{{Name: agentUser, UID: agentUID, Home: agentHome, Sudo: true}}, DiskSizeMB: 4 * defaultDiskMB,
 	}
 	if err := r.check(); err != nil || slices.Contains(Templates(), r.Name) {
-		return r, holt.Errorf(holt.InvalidArgument, "no name for a template can be made of %s", clip(ref)).
+		return r, holt.Errorf(holt.InvalidArgument, "no template name can be derived from %s", clip(ref)).
 			WithHint(`write a recipe: {"name": "mine", "extends": "base", "from": "…"}`)
 	}
 	return r.resolve(0)
@@ -156,11 +156,11 @@ func embeddedRecipe(name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, err
 	}
-	beside, err := fs.Sub(recipeFiles, "recipes")
+	dir, err := fs.Sub(recipeFiles, "recipes")
 	if err != nil {
 		return Recipe{}, err
 	}
-	return recipe, recipe.readSources(beside)
+	return recipe, recipe.readSources(dir)
 }
 
 func unknownTemplate(name string, known []string) error {
@@ -178,12 +178,12 @@ func readBounded(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// resolve merges what r extends into it, fills in the defaults and checks what
-// only a complete recipe can be asked for.
+// resolve merges the recipes that r extends into it, sets the defaults, and checks
+// the result.
 func (r Recipe) resolve(depth int) (Recipe, error) {
 	if r.Extends != "" {
 		if depth >= maxExtends {
-			return r, holt.Errorf(holt.InvalidArgument, "recipe %q extends too many others", r.Name)
+			return r, holt.Errorf(holt.InvalidArgument, "recipe %q extends more than 4 others", r.Name)
 		}
 		parent, err := embeddedRecipe(r.Extends)
 		if err != nil {
@@ -203,12 +203,12 @@ func (r Recipe) resolve(depth int) (Recipe, error) {
 	}
 	if !slices.ContainsFunc(r.Users, func(u User) bool { return u.Name == agentUser && u.UID == agentUID }) {
 		return r, holt.Errorf(holt.InvalidArgument, "recipe %q has no user %s with uid %d", r.Name, agentUser, agentUID).
-			WithHint(`extend one that has, as with "extends": "base"`)
+			WithHint(`extend a recipe that has it: "extends": "base"`)
 	}
 	return r, nil
 }
 
-// over returns r laid over parent.
+// over returns r merged over parent.
 func (r Recipe) over(parent Recipe) Recipe {
 	r.Packages = slices.Concat(parent.Packages, r.Packages)
 	r.Files = slices.Concat(parent.Files, r.Files)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// watcher follows what mmdebstrap and its children print: how far they are, and why
-// they failed if they do.
+// watcher reads the output of mmdebstrap and its children. It reports progress and
+// remembers causes of failure.
 type watcher struct {
 	report func(stage, detail string, fraction float64)
 	log    func(line string)
@@ -21,8 +21,8 @@ type watcher struct {
 	unreachable string
 }
 
-// phase is a part of mmdebstrap's work: it begins with the line that starts
-// with begin, and takes the fractions from start to end of the build.
+// phase is a part of mmdebstrap's work. It begins at the output line that starts
+// with begin, and covers the fractions from start to end of the build.
 type phase struct {
 	begin, stage string
 	start, end   float64
@@ -82,7 +82,7 @@ func packageLine(s string) (verb, name string) {
 	return "", ""
 }
 
-// diagnose remembers what explains a failure.
+// diagnose remembers lines that explain a failure.
 func (w *watcher) diagnose(s string) {
 	if strings.Contains(s, "No space left on device") || strings.Contains(s, "You don't have enough free space") {
 		w.noSpace = true

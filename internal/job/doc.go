@@ -1,27 +1,26 @@
-// Package job runs commands in computers of their own that are thrown away:
-// known inputs in, outputs and an exit status out, nothing else left.
+// Package job runs a command in a computer that is created for it and deleted after it. The job has
+// inputs, outputs and an exit status.
 //
-// [Store] is the jobs of one daemon. It is not a scheduler (no times, no
-// dependencies; a batch of many is the client's), and knows computers, runs and
+// [Store] is the set of jobs of one daemon. It is not a scheduler: jobs have no times and no
+// dependencies, and a batch is driven by its client. It reaches computers, runs and
 // workspaces only through the interfaces here.
 //
 // # Format
 //
-// Tables job and job_inputs of the control database ([Schema]), and one file a
-// job, DIR/<id>, with the end of its output as JSON of holt.RunEvents; it is
-// written before the row says that the command has ended and removed before the row.
+// Tables job and job_inputs of the control database ([Schema]), and a file for each
+// job, DIR/<id>, with the end of its output as JSON of holt.RunEvents. The file is
+// written before the row says that the command has ended, and removed before the row.
 //
 // # Crash only
 //
-// A job belongs to the daemon. Its row is written before anything of it is made
-// and goes after everything of it has: the row names the workspace before that
-// is there, and a computer says which job it is for. The next daemon takes each
-// job on from what there is (see worker.attempt): it makes the computer if there is none,
-// starts the command (with the idempotency key of the attempt) if it is not on record,
-// follows it if it is, and repeats collecting, all of which may be done twice. A job whose machine ends
-// under it is begun anew with its inputs, up to mostAttempts times; one that is paused is resumed.
+// A job survives the daemon. Its row is written before its workspace and computer are created,
+// and deleted after they are. The row names the workspace in advance, and the computer's record names the job.
+// The next daemon continues each job (see worker.attempt): it creates the computer if there is none,
+// starts the command (with the idempotency key of the attempt) if the row names no run,
+// follows the run otherwise, and repeats collecting. Each step can be repeated. A job whose machine
+// ends is started again with its inputs, up to mostAttempts times. A job whose computer is paused is resumed.
 //
 // # Lock order
 //
-// Store.mu is short; nothing is waited for under it.
+// Store.mu is a short lock: no code waits while it holds it.
 package job

@@ -11,11 +11,10 @@ import (
 	"holt/internal/hosterror"
 )
 
-// Follow calls emit with the output of a job from an offset on, as it comes, and
-// at last with its exit, once it has ended. Of one that is over it is what is
-// remembered of its output, and what nobody has shows as a gap. When its machine ends under
-// it the output goes on with that of the next attempt. The exit of one whose command did not come to
-// its end is that of a lost run; the job says why.
+// Follow calls emit with the output of a job from an offset on, live, and
+// with its exit once it has ended. Only the end of the output of an ended job is kept;
+// a gap event replaces the rest. If the machine ends, the output continues with that of the next attempt. If
+// the command did not end by itself, the exit is that of a lost run; the job has the reason.
 func (s *Store) Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error {
 	f := &follower{s: s, id: id, next: max(0, offset), emit: emit}
 	defer s.follows(id)()
@@ -54,7 +53,7 @@ func (s *Store) follows(id holt.JobID) (done func()) {
 		}
 	}
 	add(1)
-	return func() { add(-1); s.tell() }
+	return func() { add(-1); s.notify() }
 }
 
 func (s *Store) followed(id holt.JobID) int {
@@ -69,27 +68,27 @@ func (s *Store) worker(id holt.JobID) *worker {
 	return s.active[id]
 }
 
-// follower is one caller of Follow and how far it has come.
+// follower is one caller of Follow.
 type follower struct {
-	s     *Store
-	id    holt.JobID
-	next  int64 // offset of the first byte that was not emitted
-	emit  func(holt.RunEvent) error
-	read  holt.RunID // whose output was all emitted
-	broke error      // what emit returned
+	s       *Store
+	id      holt.JobID
+	next    int64 // offset of the first byte that is not emitted yet
+	emit    func(holt.RunEvent) error
+	read    holt.RunID // the run whose output live has emitted
+	emitErr error      // what emit returned
 }
 
-// live emits the output of a command that runs.
+// live emits the output of a running command.
 func (f *follower) live(ctx context.Context, w *worker, r record) error {
 	w.followers.Add(1)
 	joined := sync.OnceFunc(func() {
 		w.joined.Add(1)
-		f.s.tell()
+		f.s.notify()
 	})
 	defer func() {
 		joined()
 		w.followers.Add(-1)
-		f.s.tell()
+		f.s.notify()
 	}()
 	f.read = r.RunID
 	err := f.s.cfg.Runs.Follow(ctx, r.RunID, max(0, f.next-r.base), func(e holt.RunEvent) error {
@@ -101,30 +100,30 @@ func (f *follower) live(ctx context.Context, w *worker, r record) error {
 		return f.pass(e)
 	})
 	switch {
-	case f.broke != nil:
-		return f.broke
+	case f.emitErr != nil:
+		return f.emitErr
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		f.s.log.Debug("a job's output is not followed to its end", "job", f.id, "err", err) // its computer is gone: the rest is what is kept
+		f.s.log.Debug("follow the output of a job's run", "job", f.id, "err", err) // the computer is deleted: rest emits what is kept
 	}
 	return nil
 }
 
 func (f *follower) pass(e holt.RunEvent) error {
-	f.next = behind(e)
-	f.broke = f.emit(e)
-	return f.broke
+	f.next = endOf(e)
+	f.emitErr = f.emit(e)
+	return f.emitErr
 }
 
-// rest emits what is kept of a job that has ended, and its exit.
+// rest emits the kept output of an ended job, and its exit.
 func (f *follower) rest(r record) error {
 	events, err := f.s.output(r.ID)
 	if err != nil {
 		f.s.log.Warn("read a job's output", "job", r.ID, "err", err)
 	}
 	for _, e := range events {
-		if behind(e) <= f.next {
+		if endOf(e) <= f.next {
 			continue
 		}
 		if e.Offset > f.next {
@@ -136,7 +135,7 @@ func (f *follower) rest(r record) error {
 			e.Data = e.Data[f.next-e.Offset:]
 			e.Offset = f.next
 		} else {
-			e.Offset, e.Dropped = f.next, behind(e)-f.next
+			e.Offset, e.Dropped = f.next, endOf(e)-f.next
 		}
 		if err := f.pass(e); err != nil {
 			return err
@@ -153,13 +152,13 @@ func (f *follower) rest(r record) error {
 	return f.pass(holt.RunEvent{Kind: holt.RunExit, Offset: f.next, Run: run})
 }
 
-// behind is the offset behind an event.
-func behind(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
+// endOf returns the offset of the first byte after an event.
+func endOf(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
 
-// mostPieces bounds what a guest can make of a tail by changing streams.
+// mostPieces bounds the number of events of a tail: a guest that alternates between streams makes many.
 const mostPieces = 1024
 
-// tail is the end of an output.
+// tail is the last [holt.JobTail] bytes of an output.
 type tail struct {
 	events []holt.RunEvent
 	bytes  int
@@ -167,14 +166,14 @@ type tail struct {
 }
 
 func (t *tail) add(e holt.RunEvent) {
-	t.end = max(t.end, behind(e))
+	t.end = max(t.end, endOf(e))
 	if e.Kind != holt.RunStdout && e.Kind != holt.RunStderr || len(e.Data) == 0 {
 		return
 	}
 	if over := len(e.Data) - holt.JobTail; over > 0 {
 		e.Data, e.Offset = e.Data[over:], e.Offset+int64(over)
 	}
-	if n := len(t.events); n > 0 && t.events[n-1].Kind == e.Kind && behind(t.events[n-1]) == e.Offset && len(t.events[n-1].Data) < 4096 {
+	if n := len(t.events); n > 0 && t.events[n-1].Kind == e.Kind && endOf(t.events[n-1]) == e.Offset && len(t.events[n-1].Data) < 4096 {
 		t.events[n-1].Data = append(t.events[n-1].Data, e.Data...)
 	} else {
 		e.Data = append([]byte(nil), e.Data...)
@@ -193,24 +192,24 @@ func (t *tail) add(e holt.RunEvent) {
 	}
 }
 
-// from returns the events as they lie behind base bytes of earlier attempts.
+// from returns the events with offsets after base, the bytes of earlier attempts.
 func (t *tail) from(base int64) []holt.RunEvent {
 	list := make([]holt.RunEvent, 0, len(t.events)+1)
 	for _, e := range t.events {
 		e.Offset += base
 		list = append(list, e)
 	}
-	if n := len(list); n == 0 && t.end > 0 || n > 0 && behind(list[n-1]) < base+t.end {
+	if n := len(list); n == 0 && t.end > 0 || n > 0 && endOf(list[n-1]) < base+t.end {
 		at := base
 		if n > 0 {
-			at = behind(list[n-1])
+			at = endOf(list[n-1])
 		}
 		list = append(list, holt.RunEvent{Kind: holt.RunGap, Offset: at, Dropped: base + t.end - at})
 	}
 	return list
 }
 
-// keepOutput writes the end of a job's output, in the place of what there was.
+// keepOutput replaces the saved end of a job's output.
 func (s *Store) keepOutput(id holt.JobID, events []holt.RunEvent) error {
 	b, err := json.Marshal(events)
 	if err != nil {
@@ -227,7 +226,7 @@ func (s *Store) keepOutput(id holt.JobID, events []holt.RunEvent) error {
 	return nil
 }
 
-// output returns what is kept of a job's output; none if nothing is.
+// output returns the saved end of a job's output, or no events.
 func (s *Store) output(id holt.JobID) (events []holt.RunEvent, err error) {
 	b, err := os.ReadFile(s.file(id))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// Send takes files for jobs to begin with, as a parcel. They are kept for as
-// long as a job needs them, and an hour more.
+// Send stores inputs for jobs, from a parcel. They are kept as long as a job needs them, and
+// [holt.JobInputsKept] after that.
 func (s *Store) Send(ctx context.Context, in io.Reader) (out holt.JobInputs, err error) {
 	out.ID = holt.NewJobInputsID()
 	ws := holt.NewWorkspaceID()
@@ -40,8 +40,7 @@ func (s *Store) Send(ctx context.Context, in io.Reader) (out holt.JobInputs, err
 	return out, err
 }
 
-// Drop says that nobody makes jobs of inputs any more: they go with the last
-// that there is. It is no error if they are gone.
+// Drop removes inputs once no job needs them. It is no error if they do not exist.
 func (s *Store) Drop(ctx context.Context, id holt.JobInputsID, _ string) error {
 	err := write(ctx, s.cfg.DB, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE job_inputs SET used = 0 WHERE id = ?1 AND (?2 = '' OR tenant = ?2)`, id, holt.Confined(ctx))
@@ -52,7 +51,7 @@ func (s *Store) Drop(ctx context.Context, id holt.JobInputsID, _ string) error {
 	return err
 }
 
-// inputs returns the workspace that holds some.
+// inputs returns the workspace of inputs.
 func (s *Store) inputs(ctx context.Context, id holt.JobInputsID) (ws holt.WorkspaceID, err error) {
 	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT workspace FROM job_inputs WHERE id = ? AND ready`, []any{id}, func(row *db.Row) error {
@@ -66,13 +65,13 @@ func (s *Store) inputs(ctx context.Context, id holt.JobInputsID) (ws holt.Worksp
 	return ws, err
 }
 
-// sent are inputs and the workspace that holds them.
+// sent names inputs and their workspace.
 type sent struct {
 	id        holt.JobInputsID
 	workspace holt.WorkspaceID
 }
 
-// unused removes the inputs that no job needs and nobody has made one of since.
+// unused removes the inputs that no open job needs and that were not used since.
 func (s *Store) unused(ctx context.Context, since time.Time) error {
 	return s.drop(ctx, `ready AND used < ? AND NOT EXISTS (SELECT 1 FROM job WHERE ended = 0 AND job.inputs = job_inputs.id)`, since.UnixNano())
 }
@@ -91,7 +90,7 @@ func (s *Store) drop(ctx context.Context, condition string, args ...any) error {
 	return err
 }
 
-// dropInputs removes inputs, their row at last: a job that was made of them meanwhile says that they are gone.
+// dropInputs removes inputs, their row last. A job that is created with them meanwhile fails with NotFound.
 func (s *Store) dropInputs(ctx context.Context, one sent) {
 	err := write(ctx, s.cfg.DB, func(tx *db.Tx) error { return tx.Exec(`UPDATE job_inputs SET used = 0 WHERE id = ?`, one.id) })
 	if err == nil {
@@ -101,12 +100,12 @@ func (s *Store) dropInputs(ctx context.Context, one sent) {
 		err = write(ctx, s.cfg.DB, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM job_inputs WHERE id = ?`, one.id) })
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "remove job inputs", "inputs", one.id, "err", err) // the next round tries again
+		s.log.WarnContext(ctx, "remove job inputs", "inputs", one.id, "err", err) // the next call of tidy retries
 	}
 }
 
-// tidyFiles removes, before anything else is done, what a killed daemon left half-done: inputs that
-// did not all come, output of jobs that are gone.
+// tidyFiles removes what a killed daemon left unfinished: incomplete inputs, and output of deleted jobs. It is called
+// before anything else.
 func (s *Store) tidyFiles(ctx context.Context) error {
 	if err := s.drop(ctx, `NOT ready`); err != nil {
 		return err
@@ -128,21 +127,21 @@ func (s *Store) tidyFiles(ctx context.Context) error {
 	return nil
 }
 
-// keepTidy removes what was kept for long enough.
+// keepTidy calls tidy periodically.
 func (s *Store) keepTidy() {
 	for {
 		if err := s.tidy(s.ctx, time.Now()); err != nil && s.ctx.Err() == nil {
-			s.log.Warn("remove what old jobs left", "err", err)
+			s.log.Warn("remove old jobs, inputs and outputs", "err", err)
 		}
 		select {
-		case <-time.After(tidying):
+		case <-time.After(tidyEvery):
 		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// tidy removes what is kept no longer at that time.
+// tidy removes inputs, outputs and records of jobs that are expired at the time now.
 func (s *Store) tidy(ctx context.Context, now time.Time) error {
 	if err := s.unused(ctx, now.Add(-holt.JobInputsKept)); err != nil {
 		return err
@@ -156,7 +155,7 @@ func (s *Store) tidy(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	// One whose outputs somebody may still fetch is remembered, however many of its tenant came after it.
+	// A job whose outputs are kept is kept too, however many jobs of its tenant are newer.
 	gone, err := s.table.list(ctx, `WHERE ended > 0 AND (deleted OR workspace = '' AND seq IN (SELECT seq FROM
 		(SELECT seq, row_number() OVER (PARTITION BY `+tenantOf+` ORDER BY seq DESC) AS nth FROM job WHERE ended > 0) WHERE nth > ?))`, holt.JobsKept)
 	if err != nil {

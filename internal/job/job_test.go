@@ -20,7 +20,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// world is computers, runs and workspaces that exist by name only. A run ends when it is told to.
+// world fakes computers, runs and workspaces. A test ends the runs.
 type world struct {
 	mu         sync.Mutex
 	computers  map[holt.ComputerID]holt.Computer
@@ -30,14 +30,14 @@ type world struct {
 	begun      int
 	refuse     error  // a create
 	tenant     string // of the last create
-	refuseOf   string // whose creates are refused; "": anybody's
-	made       int    // workspaces, ever
-	created    int    // computers, ever
+	refuseOf   string // tenant whose creates are refused; "": every
+	made       int    // workspaces, in all
+	created    int    // computers, in all
 	draining   bool
 	looks      int     // at the computers of a job
 	followed   int     // times, runs
-	resumes    []error // what the next resumes say; none: they do it
-	mute       []error // what the next followings say
+	resumes    []error // errors of the next resumes; none: they succeed
+	mute       []error // errors of the next calls of Follow
 	hurried    bool    // a run was followed for less than an hour at most
 }
 
@@ -86,7 +86,7 @@ func (w *world) Resume(_ context.Context, ref, _ string) (holt.Computer, error) 
 	return c, nil
 }
 
-// pause pauses all computers.
+// pause pauses all computers at once.
 func (w *world) pause(by string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *world) pause(by string) {
 	}
 }
 
-// pausing begins to pause all computers.
+// pausing starts to pause all computers.
 func (w *world) pausing() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *world) Draining() bool {
 	return w.draining
 }
 
-// Room has place for three of the default shape.
+// Room has room for three computers of the default shape.
 func (w *world) Room(_ context.Context, memoryMB int, begun map[holt.JobID]int) error {
 	for _, mb := range begun {
 		memoryMB += mb
@@ -217,7 +217,7 @@ func (w *world) count() (computers, workspaces, begun int) {
 	return len(w.computers), len(w.workspaces), w.begun
 }
 
-// open opens jobs over an empty world on a host of 4 GiB.
+// open opens a store with an empty world on a host with 4 GiB.
 func open(t *testing.T) (*Store, *world) {
 	t.Helper()
 	dir := t.TempDir()
@@ -245,12 +245,12 @@ func create(t *testing.T, s *Store, spec holt.JobSpec) holt.Job {
 	return j
 }
 
-// eventually waits for something.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not: ", what)
+			t.Fatal("timeout waiting for: ", what)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func ended(t *testing.T, s *Store, id holt.JobID) holt.Job {
 	return j
 }
 
-// TestRoom: jobs begin in their order, as many as there is memory for, and the next says why it waits.
+// TestRoom: jobs begin in order while there is memory, and the reason of the next says why it waits.
 func TestRoom(t *testing.T) {
 	s, w := open(t)
 	var jobs []holt.Job
@@ -289,8 +289,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestCancelFarBack: a job that waits behind many is cancelled at once, and another deleted.
-func TestCancelFarBack(t *testing.T) {
+// TestCancelQueued: a job that waits behind many others is cancelled or deleted at once.
+func TestCancelQueued(t *testing.T) {
 	s, w := open(t)
 	create(t, s, holt.JobSpec{MemoryMB: 3072})
 	eventually(t, "it runs", func() bool { _, _, begun := w.count(); return begun == 1 })
@@ -311,8 +311,8 @@ func TestCancelFarBack(t *testing.T) {
 	}
 }
 
-// TestRefused: a lone job for whose computer there is never room fails after three attempts; one
-// that can never be made fails at once. Neither leaves anything.
+// TestRefused: a job that runs alone and whose computer never gets room fails after three attempts; a job whose computer
+// can never be created fails at once. Both remove their computer and workspace.
 func TestRefused(t *testing.T) {
 	s, w := open(t)
 	for _, c := range []struct {
@@ -331,7 +331,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestKept: inputs, outputs and records go when their time is over, or when they are let go.
+// TestKept: inputs, outputs and records are removed when they expire or are released.
 func TestKept(t *testing.T) {
 	s, w := open(t)
 	ctx := t.Context()
@@ -341,19 +341,19 @@ func TestKept(t *testing.T) {
 	}
 	j := create(t, s, holt.JobSpec{Inputs: in.ID})
 	eventually(t, "it runs", func() bool { _, _, begun := w.count(); return begun == 1 })
-	if err := s.tidy(ctx, time.Now().Add(48*time.Hour)); err != nil { // it needs them
+	if err := s.tidy(ctx, time.Now().Add(48*time.Hour)); err != nil { // an open job needs them
 		t.Fatal(err)
 	}
 	w.end(0)
 	ended(t, s, j.ID)
 	if _, n, _ := w.count(); n != 2 {
-		t.Errorf("%d workspaces: inputs and outputs should be", n)
+		t.Errorf("%d workspaces, want those of inputs and outputs", n)
 	}
 	if err := s.tidy(ctx, time.Now().Add(holt.JobInputsKept+time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, n, _ := w.count(); n != 1 {
-		t.Errorf("%d workspaces: only outputs should be", n)
+		t.Errorf("%d workspaces, want that of outputs only", n)
 	}
 	if err := s.tidy(ctx, time.Now().Add(holt.JobKept+time.Minute)); err != nil {
 		t.Fatal(err)
@@ -384,26 +384,26 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(ctx, j.ID); holt.CodeOf(err) != holt.NotFound {
-		t.Errorf("the oldest of %d is remembered: %v", holt.JobsKept+1, err)
+		t.Errorf("the oldest of %d jobs is kept: %v", holt.JobsKept+1, err)
 	}
 	if got, err := s.Get(ctx, unfetched.ID); err != nil || !got.Outputs.Kept {
-		t.Errorf("outputs that nobody has fetched went with %d later jobs: %v", holt.JobsKept, err)
+		t.Errorf("outputs are removed before they expire, after %d later jobs: %v", holt.JobsKept, err)
 	}
 	if err := s.tidy(ctx, time.Now().Add(holt.JobKept+time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(ctx, unfetched.ID); holt.CodeOf(err) != holt.NotFound {
-		t.Errorf("it is remembered without them: %v", err)
+		t.Errorf("the job is kept without its outputs: %v", err)
 	}
 	if list, err := s.List(ctx, "", holt.MostPerPage); err != nil || len(list) != holt.JobsKept {
 		t.Errorf("%d, %v", len(list), err)
 	}
 	if files, err := os.ReadDir(s.cfg.Dir); err != nil || len(files) != 0 {
-		t.Errorf("output of forgotten jobs: %v %v", files, err)
+		t.Errorf("output of removed jobs is left: %v %v", files, err)
 	}
 }
 
-// TestEnvironment: a job's environment is kept until it has ended, and never shown.
+// TestEnvironment: a job's environment is stored until the job ends, and never shown.
 func TestEnvironment(t *testing.T) {
 	s, w := open(t)
 	j := create(t, s, holt.JobSpec{Run: holt.RunSpec{Env: map[holt.OSString]holt.OSString{"A": "hidden-value"}, Secrets: holt.Secrets{"B": "hidden-too"}}})
@@ -423,11 +423,11 @@ func TestEnvironment(t *testing.T) {
 	w.end(0)
 	ended(t, s, j.ID)
 	if strings.Contains(kept(), "hidden") {
-		t.Errorf("still there: %s", kept())
+		t.Errorf("the environment is still stored: %s", kept())
 	}
 }
 
-// TestTail: the end of an output is bounded in bytes and in pieces, and says where it is.
+// TestTail: a tail is bounded in bytes and in events, and has offsets.
 func TestTail(t *testing.T) {
 	var out tail
 	for i := range 3 * mostPieces {
@@ -437,7 +437,7 @@ func TestTail(t *testing.T) {
 		}
 		out.add(holt.RunEvent{Kind: kind, Offset: int64(i), Data: []byte{byte(i)}})
 	}
-	if list := out.from(100); len(list) != mostPieces || list[0].Offset != 100+2*mostPieces || behind(list[len(list)-1]) != 100+3*mostPieces {
+	if list := out.from(100); len(list) != mostPieces || list[0].Offset != 100+2*mostPieces || endOf(list[len(list)-1]) != 100+3*mostPieces {
 		t.Errorf("%d pieces, from %d", len(list), list[0].Offset)
 	}
 	at := out.end
@@ -450,17 +450,17 @@ func TestTail(t *testing.T) {
 	for _, e := range list {
 		bytes += len(e.Data)
 	}
-	if last := list[len(list)-1]; bytes != holt.JobTail || last.Kind != holt.RunGap || behind(last) != at+10 {
+	if last := list[len(list)-1]; bytes != holt.JobTail || last.Kind != holt.RunGap || endOf(last) != at+10 {
 		t.Errorf("%d bytes, at last %v of %d", bytes, last.Kind, last.Dropped)
 	}
 	big := tail{}
 	big.add(holt.RunEvent{Kind: holt.RunStdout, Data: make([]byte, 2*holt.JobTail)})
 	if list := big.from(0); len(list) != 1 || len(list[0].Data) != holt.JobTail || list[0].Offset != holt.JobTail {
-		t.Errorf("of one piece: %d at %d", len(list[0].Data), list[0].Offset)
+		t.Errorf("one large event: %d bytes at %d", len(list[0].Data), list[0].Offset)
 	}
 }
 
-// TestAwaitIsBounded: a follower that rests does not hold a job whose command has ended for long.
+// TestAwaitIsBounded: a follower that does not read delays the end of a job for a bounded time.
 func TestAwaitIsBounded(t *testing.T) {
 	for detached, want := range map[bool]time.Duration{false: 10 * time.Minute, true: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -468,14 +468,14 @@ func TestAwaitIsBounded(t *testing.T) {
 			w.r.Spec.Run.Detached = detached
 			w.followers.Store(1)
 			began := time.Now()
-			if w.await(); time.Since(began) != want {
+			if w.awaitFollowers(); time.Since(began) != want {
 				t.Errorf("detached %t: it waited for %s", detached, time.Since(began))
 			}
 		})
 	}
 }
 
-// TestOutputsIn: outputs are collected from the workspace and from nowhere else.
+// TestOutputsIn: outputs are collected only from directories of the workspace.
 func TestOutputsIn(t *testing.T) {
 	for collect, want := range map[holt.OSString]string{"": "/out", "a/b": "/a/b", "/home/agent/x": "/x", ".": "/", "a/../b": "/b",
 		"..": "", "/etc": "", "/home/agentx": "", "/home/agent/../other": "", "a/../../b": "", "a\x00": ""} {

@@ -6,13 +6,14 @@ import (
 	"holt"
 )
 
-// atLimit is why a job's computer could not be made: its tenant has as much as it may, or the host has no memory for it.
-// The job waits for as long as that is so.
+// atLimit is the error of a computer that would exceed a limit of the tenant or the memory of the host. The job waits
+// until it does not.
 type atLimit struct{ error }
 
 func (atLimit) Is(target error) bool { return target == errNoRoom }
 
-// limitReached says whether an error is of a tenant's limit, or of the host's memory, and whether nobody's end makes room.
+// limitReached reports whether an error is that of a tenant's limit or of the host's memory, and whether the job
+// exceeds it even if nothing else runs.
 func limitReached(err error) (ok, forever bool) {
 	if full, ok := holt.LacksMemory(err); ok {
 		return true, full.MostMB < full.AskedMB

@@ -10,8 +10,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// TestAtLimit: a job of a tenant that has as much as it may waits, though it is alone, and counts no attempt; one that
-// wants more than there may ever be fails at once.
+// TestAtLimit: a job of a tenant at its limit waits, even if it is the only one, and the try does not count as an attempt. A
+// job that exceeds the limit by itself fails at once.
 func TestAtLimit(t *testing.T) {
 	s, w := open(t)
 	refuse := func(asked int64) error {
@@ -47,8 +47,8 @@ func TestAtLimit(t *testing.T) {
 	}
 }
 
-// TestLimitOfAnother: of a tenant at its limit only its own jobs wait, and only they say why. They are not tried again
-// and again, each with a workspace.
+// TestLimitOfAnother: the limit of a tenant delays only its own jobs, and only their reason names it. Waiting jobs do not
+// make workspaces again and again.
 func TestLimitOfAnother(t *testing.T) {
 	s, w := open(t)
 	e := holt.Errorf(holt.TooMany, "the tenant team-a may have 1 computer and has 1 (curie)")
@@ -63,14 +63,14 @@ func TestLimitOfAnother(t *testing.T) {
 	eventually(t, "it runs beside them", func() bool {
 		j, err := s.Get(t.Context(), mine.ID)
 		if strings.Contains(j.Reason, "curie") {
-			t.Fatalf("it is told of another tenant: %q", j.Reason)
+			t.Fatalf("the reason names another tenant: %q", j.Reason)
 		}
 		return err == nil && j.RunID != ""
 	})
 	w.mu.Lock()
 	before := w.made
 	w.mu.Unlock()
-	time.Sleep(4 * look) // what is not to happen has time to
+	time.Sleep(4 * pollEvery) // time for further tries, which would be wrong
 	w.mu.Lock()
 	after := w.made
 	w.refuse = nil
@@ -82,7 +82,7 @@ func TestLimitOfAnother(t *testing.T) {
 	ended(t, s, mine.ID)
 }
 
-// createOf takes on a job of a tenant.
+// createOf creates a job of a tenant.
 func createOf(t *testing.T, s *Store, tenant string, memoryMB int) holt.Job {
 	t.Helper()
 	ctx := holt.WithActor(t.Context(), holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant})
@@ -93,8 +93,8 @@ func createOf(t *testing.T, s *Store, tenant string, memoryMB int) holt.Job {
 	return j
 }
 
-// TestNoRoomForAnothers: while the host has no memory for the job of one tenant, those of others begin.
-func TestNoRoomForAnothers(t *testing.T) {
+// TestNoRoomForOneTenant: while the host has no memory for the job of one tenant, jobs of others begin.
+func TestNoRoomForOneTenant(t *testing.T) {
 	s, w := open(t)
 	e := holt.Errorf(holt.TooMany, "the host has no memory for it")
 	e.Detail = holt.NoMemory{AskedMB: 4096, NeedMB: 4224, LeftMB: 2048, MostMB: 8192}
@@ -121,7 +121,7 @@ func TestNoRoomForAnothers(t *testing.T) {
 	eventually(t, "the large one runs", func() bool { _, _, begun := w.count(); return begun == 2 })
 }
 
-// TestTurns: the next job is of the tenant of which the fewest have begun, however many of another came before.
+// TestTurns: the next job is one of the tenant with the fewest running jobs, however many of another are older.
 func TestTurns(t *testing.T) {
 	s, w := open(t)
 	for range 3 * mostAtOnce {
@@ -141,7 +141,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// insert puts jobs of a tenant on record; ended is 0 of those that have not.
+// insert stores jobs of a tenant. ended is 0 for open jobs.
 func insert(t *testing.T, s *Store, tenant, state string, ended, count int) {
 	t.Helper()
 	err := s.cfg.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -159,8 +159,8 @@ func insert(t *testing.T, s *Store, tenant, state string, ended, count int) {
 	}
 }
 
-// TestManyThatWait: of a tenant 10,000 jobs wait or run, and another's are made all the same.
-func TestManyThatWait(t *testing.T) {
+// TestManyOpenJobs: a tenant has at most 10,000 open jobs, which does not affect another tenant.
+func TestManyOpenJobs(t *testing.T) {
 	s, _ := open(t)
 	insert(t, s, "team-a", "done", 1, 5)
 	insert(t, s, "team-a", "queued", 0, mostOpen-1)
@@ -187,13 +187,13 @@ func TestManyThatWait(t *testing.T) {
 			return tx.Query(`EXPLAIN QUERY PLAN `+given, nil, func(row *db.Row) error { plan += row.Text(3) + "\n"; return nil })
 		})
 		if err != nil || !strings.Contains(plan, index) || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("others' jobs are read: %v\n%s\n%s", err, question, plan)
+			t.Errorf("the query reads jobs of other tenants: %v\n%s\n%s", err, question, plan)
 		}
 	}
 }
 
-// TestNoneForgetsAnothers: one tenant's many jobs push out its own, and nobody else's.
-func TestNoneForgetsAnothers(t *testing.T) {
+// TestTenantsKeepTheirJobs: many jobs of one tenant displace only its own records.
+func TestTenantsKeepTheirJobs(t *testing.T) {
 	s, _ := open(t)
 	insert(t, s, "team-b", "done", 1, 7)
 	insert(t, s, "team-a", "done", 1, holt.JobsKept+50)
@@ -204,7 +204,7 @@ func TestNoneForgetsAnothers(t *testing.T) {
 	for tenant, want := range map[string]int{"team-a": holt.JobsKept, "team-b": 7, "default": 3} {
 		all, err := s.List(holt.WithActor(t.Context(), holt.Actor{Tenant: tenant}), "", holt.MostPerPage)
 		if err != nil || len(all) != want {
-			t.Errorf("%d jobs of %s are remembered, not %d; %v", len(all), tenant, want, err)
+			t.Errorf("%d jobs of %s are kept, want %d; %v", len(all), tenant, want, err)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"holt/internal/computer"
 )
 
-// mostResuming is how long a job's computer is tried to be resumed at least; a job that may take longer waits that long.
+// mostResuming is how long failed resumes of a job's computer are retried. It is the job's timeout if that is longer.
 const mostResuming = time.Hour
 
-var errOverdue = holt.Errorf(holt.Timeout, "the guest did not end the command when its time was over")
+var errOverdue = holt.Errorf(holt.Timeout, "the command exceeded its timeout and the guest did not end it")
 
-// standing returns the job's computer once it runs; errLost if it never will, and none if there is none. One that is
-// paused is resumed, again and again where that is refused for now: the command in it is not thrown away for that.
-func (w *worker) standing(ctx context.Context) (c holt.Computer, ok bool, err error) {
-	defer func() { w.because("") }()
+// runningComputer returns the job's computer once it runs. It returns errLost if the computer cannot run again, and !ok if
+// there is none. It resumes a paused computer, and retries temporary failures, so that the command's work is not lost.
+func (w *worker) runningComputer(ctx context.Context) (c holt.Computer, ok bool, err error) {
+	defer func() { w.setReason("") }()
 	began := time.Now()
-	for pause := look; ; pause = min(2*pause, mostPause) {
+	for pause := pollEvery; ; pause = min(2*pause, mostPause) {
 		all, err := w.s.cfg.Computers.OfJob(ctx, w.r.ID)
 		if err != nil || len(all) == 0 {
 			return c, false, err
@@ -32,9 +32,9 @@ func (w *worker) standing(ctx context.Context) (c holt.Computer, ok bool, err er
 		case c.State != holt.ComputerPaused && c.State != holt.ComputerPausing && c.State != holt.ComputerResuming:
 			return c, true, errLost
 		}
-		// Who pauses it is known when it is paused; and what is paused for the daemon's end is not to be woken.
+		// PausedBy is known only when the pause is complete. A computer that was paused for the daemon's end stays so.
 		if c.State != holt.ComputerPausing && !w.s.cfg.Computers.Draining() {
-			if err := w.mayNot(c); err != nil {
+			if err := w.resumeRefused(c); err != nil {
 				return c, true, err
 			}
 			now, err := w.s.cfg.Computers.Resume(ctx, string(c.ID), "")
@@ -42,11 +42,11 @@ func (w *worker) standing(ctx context.Context) (c holt.Computer, ok bool, err er
 			case err == nil:
 				return now, true, nil
 			case ctx.Err() != nil:
-			case !forNow(err) || time.Since(began) > max(w.timeout(), mostResuming):
+			case !temporary(err) || time.Since(began) > max(w.timeout(), mostResuming):
 				return c, true, fmt.Errorf("resume the job's computer: %w", err)
 			default:
-				w.s.log.Warn("a job's computer is paused and cannot be resumed; trying again", "job", w.r.ID, "computer", c.ID, "again_in", pause, "err", err)
-				w.because("its computer is paused, and cannot be resumed yet: " + err.Error())
+				w.s.log.Warn("resume the computer of a job: will retry", "job", w.r.ID, "computer", c.ID, "again_in", pause, "err", err)
+				w.setReason("its computer is paused and cannot be resumed yet: " + err.Error())
 			}
 		}
 		select {
@@ -57,8 +57,8 @@ func (w *worker) standing(ctx context.Context) (c holt.Computer, ok bool, err er
 	}
 }
 
-// forNow says whether what was refused may be done later: others make room, or the next daemon does it.
-func forNow(err error) bool {
+// temporary reports whether a later try can succeed: when resources are free, or with the next daemon.
+func temporary(err error) bool {
 	switch holt.CodeOf(err) {
 	case holt.TooMany, holt.OutOfSpace, holt.Unavailable, holt.Timeout:
 		return true
@@ -66,53 +66,53 @@ func forNow(err error) bool {
 	return false
 }
 
-// mayNot says why a job's paused computer is not resumed: whoever bounds what it uses has paused it.
-func (w *worker) mayNot(c holt.Computer) error {
+// resumeRefused returns the error of a job whose computer was paused by a limit or a budget, and nil otherwise.
+func (w *worker) resumeRefused(c holt.Computer) error {
 	if c.State != holt.ComputerPaused {
 		return nil
 	}
 	switch c.PausedBy {
 	case computer.PausedByLimit:
-		return holt.Errorf(holt.TooMany, "the job's computer was paused by limit: one of the tenant %s may run no longer in one go", w.tenant).
-			WithHint("holt limit show says how long; a job that takes longer needs a higher one: holt limit set --tenant %s --max-run-time DURATION", w.tenant)
+		return holt.Errorf(holt.TooMany, "the job's computer was paused by limit: it reached the maximum run time of the tenant %s", w.tenant).
+			WithHint("holt limit show shows it; an admin can raise it: holt limit set --tenant %s --max-run-time DURATION", w.tenant)
 	case computer.PausedByBudget:
-		return holt.Errorf(holt.TooMany, "the job's computer was paused by budget: what that allows is used").
-			WithHint("run the job again with a higher one, or with none")
+		return holt.Errorf(holt.TooMany, "the job's computer was paused by budget: the budget is exhausted").
+			WithHint("run the job again with a higher budget, or without one")
 	}
 	return nil
 }
 
-// because writes down why the job stands still; "": it goes on.
-func (w *worker) because(reason string) {
+// setReason records why the job waits; "": it does not.
+func (w *worker) setReason(reason string) {
 	if w.r.Reason == reason {
 		return
 	}
 	w.r.Reason = reason
 	if err := w.save(w.ctx); err != nil && w.ctx.Err() == nil {
-		w.s.log.Warn("write down why a job stands still", "job", w.r.ID, "err", err)
+		w.s.log.Warn("record why a job waits", "job", w.r.ID, "err", err)
 	}
 }
 
 func (w *worker) timeout() time.Duration { return time.Duration(w.r.run.TimeoutMS) * time.Millisecond }
 
-// watch sees to it, while the command is followed, that its machine goes on, and says why it is not followed any longer.
-// Who follows has been doing that since began.
+// watch resumes the computer whenever it is paused while the command is followed, which it is since began. It returns
+// the error that ends the job: errOverdue, or that of a resume. It returns nil at the end of ctx.
 func (w *worker) watch(ctx context.Context, began time.Time) error {
 	var machine, due time.Time
 	for {
 		select {
-		case <-time.After(look):
+		case <-time.After(pollEvery):
 		case <-ctx.Done():
 			return nil
 		}
-		c, ok, err := w.standing(ctx)
+		c, ok, err := w.runningComputer(ctx)
 		switch {
-		case !ok || err == errLost: // who follows hears how the run ended
+		case !ok || err == errLost: // follow gets the end of the run
 			continue
 		case err != nil:
 			return err
 		}
-		if from := w.from(c); !from.Equal(machine) {
+		if from := w.countedFrom(c); !from.Equal(machine) {
 			machine, due = from, w.due(from, began, time.Now())
 		}
 		if time.Now().After(due) {
@@ -121,16 +121,17 @@ func (w *worker) watch(ctx context.Context, began time.Time) error {
 	}
 }
 
-// from is when the command began, or its machine went on last.
-func (w *worker) from(c holt.Computer) time.Time {
+// countedFrom returns when the command began, or when its machine was resumed last.
+func (w *worker) countedFrom(c holt.Computer) time.Time {
 	if c.StartedAt != nil && c.StartedAt.After(*w.r.StartedAt) {
 		return *c.StartedAt
 	}
 	return *w.r.StartedAt
 }
 
-// due is when the guest has ended a command whose time has run since from, and runs only while its machine does: by a
-// clock that stands while the host sleeps. Who has followed only since began gets what happened before.
+// due returns when the guest must have ended the command: grace after its timeout, counted since from, and at least
+// grace after began. The command's time runs only while its machine does, by a clock that does not advance while the
+// host is suspended.
 func (w *worker) due(from, began, now time.Time) time.Time {
 	return now.Add(max(w.timeout()-now.Sub(from), -now.Sub(began)) + grace)
 }

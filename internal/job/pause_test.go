@@ -8,7 +8,7 @@ import (
 	"holt"
 )
 
-// begun makes a job and waits until its command runs.
+// begun creates a job and waits until its command runs.
 func begun(t *testing.T, s *Store, w *world, spec holt.JobSpec) holt.Job {
 	t.Helper()
 	j := create(t, s, spec)
@@ -19,7 +19,7 @@ func begun(t *testing.T, s *Store, w *world, spec holt.JobSpec) holt.Job {
 	return j
 }
 
-// reopen ends the daemon and begins the next, a while later.
+// reopen closes the store and opens another, some time later.
 func reopen(t *testing.T, s *Store, id holt.JobID, later time.Duration) *Store {
 	t.Helper()
 	s.Close()
@@ -40,7 +40,7 @@ func reopen(t *testing.T, s *Store, id holt.JobID, later time.Duration) *Store {
 	return next
 }
 
-// looked waits until the computers of jobs have been looked at more often.
+// looked waits until the job's computers have been listed n more times.
 func looked(t *testing.T, w *world, more int) {
 	t.Helper()
 	w.mu.Lock()
@@ -53,7 +53,7 @@ func looked(t *testing.T, w *world, more int) {
 	})
 }
 
-// running says whether all computers run.
+// running reports whether all computers run.
 func (w *world) running() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *world) running() bool {
 	return true
 }
 
-// TestPausedForLong: while its computer was paused for the daemon's end the time of a job stood still.
+// TestPausedForLong: the time of a job does not advance while its computer is paused for the daemon's end.
 func TestPausedForLong(t *testing.T) {
 	s, w := open(t)
 	j := begun(t, s, w, holt.JobSpec{})
@@ -75,7 +75,7 @@ func TestPausedForLong(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.hurried {
-			t.Fatal("its guest was given less than an hour of the six that are left")
+			t.Fatal("the run is followed for less than an hour, although six are left")
 		}
 		return w.followed == 2
 	})
@@ -86,7 +86,7 @@ func TestPausedForLong(t *testing.T) {
 	}
 }
 
-// TestDue: a command's time counts while its machine runs, and who follows it late gets what happened before.
+// TestDue: a command's time counts while its machine runs. A worker that follows it late gets the earlier end.
 func TestDue(t *testing.T) {
 	now := time.Now()
 	at := func(d time.Duration) *time.Time { snapshot := now.Add(d); return &snapshot }
@@ -103,7 +103,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestResumeRefused: a resume that is refused for now is tried again, with its command as it was, and the job says why it stands still.
+// TestResumeRefused: a resume that fails temporarily is retried, the command is kept, and the job has the reason.
 func TestResumeRefused(t *testing.T) {
 	s, w := open(t)
 	j := begun(t, s, w, holt.JobSpec{})
@@ -131,13 +131,13 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// TestResumeNever: a resume that can never be done ends the job.
+// TestResumeNever: a resume that fails permanently ends the job.
 func TestResumeNever(t *testing.T) {
 	s, w := open(t)
 	j := begun(t, s, w, holt.JobSpec{})
 	w.pause("")
 	w.mu.Lock()
-	w.resumes = []error{holt.Errorf(holt.Unsupported, "this processor has not what its memory needs")}
+	w.resumes = []error{holt.Errorf(holt.Unsupported, "this processor lacks a feature that the memory image needs")}
 	w.mu.Unlock()
 	s = reopen(t, s, j.ID, 0)
 	if j = ended(t, s, j.ID); j.State != holt.JobFailed || j.Error == nil || j.Error.Code != holt.Unsupported {
@@ -145,17 +145,17 @@ func TestResumeNever(t *testing.T) {
 	}
 }
 
-// TestPausedUnderIt: a job whose computer is paused goes on, unless that is for what it may use: then it ends, and says so.
+// TestPausedUnderIt: a paused computer of a job is resumed. If a limit or budget paused it, the job fails with that reason.
 func TestPausedUnderIt(t *testing.T) {
 	for by, says := range map[string]string{"": "", "token ci": "", "limit": "by limit", "budget": "by budget"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			s, w := open(t)
 			j := begun(t, s, w, holt.JobSpec{})
-			w.pausing() // which takes seconds
+			w.pausing()
 			looked(t, w, 2)
 			if w.running() {
-				t.Error("a pause was undone")
+				t.Error("the computer is resumed during the pause")
 			}
 			w.pause(by)
 			if says == "" {
@@ -175,13 +175,13 @@ func TestPausedUnderIt(t *testing.T) {
 				t.Errorf("%+v", j)
 			}
 			if computers, _, _ := w.count(); computers > 0 {
-				t.Error("its computer is left")
+				t.Error("the computer of the job is left")
 			}
 		})
 	}
 }
 
-// TestPausedForTheEnd: while the daemon is about to end, and pauses what runs, nothing is resumed.
+// TestPausedForTheEnd: computers that are paused for the daemon's end are not resumed.
 func TestPausedForTheEnd(t *testing.T) {
 	s, w := open(t)
 	begun(t, s, w, holt.JobSpec{})
@@ -191,6 +191,6 @@ func TestPausedForTheEnd(t *testing.T) {
 	w.pause("")
 	looked(t, w, 2)
 	if w.running() {
-		t.Error("it was resumed")
+		t.Error("the computer is resumed")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// room says why a job of that memory cannot begin now; "" if it can. A lone one always
-// can: whether it really does its computer tells.
+// room returns why a job of that memory cannot begin now; "" if it can. If no other job runs
+// it can always try: the creation of its computer fails if there is no room.
 func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) {
 	s.mu.Lock()
 	begun := map[holt.JobID]int{}
@@ -26,7 +26,7 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	case len(begun) == 0:
 		return "", nil
 	case len(begun) >= s.cfg.Most:
-		return holt.CountOf(len(begun), "job") + " at work already", nil
+		return holt.CountOf(len(begun), "job") + " already running, the maximum", nil
 	}
 	err = s.cfg.Computers.Room(ctx, memoryMB, begun)
 	if holt.CodeOf(err) == holt.TooMany {
@@ -35,7 +35,7 @@ func (s *Store) room(ctx context.Context, memoryMB int) (why string, err error) 
 	return "", err
 }
 
-// dispatch begins jobs as there is room, see begin.
+// dispatch calls begin whenever there may be room.
 func (s *Store) dispatch() {
 	for {
 		wait, err := s.begin(s.ctx)
@@ -45,10 +45,10 @@ func (s *Store) dispatch() {
 		}
 		var later <-chan time.Time
 		if wait {
-			later = time.After(look)
+			later = time.After(pollEvery)
 		}
 		select {
-		case <-s.bell:
+		case <-s.wake:
 		case <-later:
 		case <-s.ctx.Done():
 			return
@@ -56,16 +56,17 @@ func (s *Store) dispatch() {
 	}
 }
 
-// begin begins what can, of each tenant in the order of coming. The next is of the tenant of which the fewest have begun:
-// none waits for another's that has no room. wait says that something is left that only time makes room for.
+// begin starts the queued jobs that there is room for, those of each tenant in their order. The next job is one of the tenant
+// with the fewest running jobs, so no tenant waits for a job of another that has no room. wait: jobs are left, so try
+// again later.
 func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 	begun, err := s.table.list(ctx, `WHERE `+hasBegun+` ORDER BY seq`)
 	if err != nil {
 		return false, err
 	}
-	for _, r := range begun { // these need no room
+	for _, r := range begun { // they have their room
 		if s.worker(r.ID) == nil && ctx.Err() == nil {
-			s.take(r)
+			s.startWorker(r)
 		}
 	}
 	tenants, err := s.table.tenants(ctx)
@@ -83,15 +84,15 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 			return wait, err
 		}
 	}
-	refused, lacks := 0, "" // the least memory there was no room for
+	refused, lacks := 0, "" // the least memory that there was no room for, and why
 	for len(next) > 0 {
 		if s.cfg.Computers.Draining() || ctx.Err() != nil {
 			return true, nil
 		}
-		i := s.turn(next)
+		i := s.pickNext(next)
 		r := next[i]
 		next = slices.Delete(next, i, i+1)
-		if slices.Contains(s.held(), r.of()) {
+		if slices.Contains(s.heldTenants(), r.tenant()) {
 			wait = true
 			continue
 		}
@@ -103,12 +104,12 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 		}
 		if why != "" {
 			wait, refused, lacks = true, r.Spec.MemoryMB, why
-			if r.Reason == "" { // else with each pass for each tenant, as the figures change
-				err = s.table.because(ctx, r.ID, why)
+			if r.Reason == "" { // not again in each pass, since the figures in it change
+				err = s.table.setReason(ctx, r.ID, why)
 			}
 		} else {
-			s.take(r)
-			err = add(r.of())
+			s.startWorker(r)
+			err = add(r.tenant())
 		}
 		if err != nil {
 			return true, err
@@ -117,8 +118,8 @@ func (s *Store) begin(ctx context.Context) (wait bool, err error) {
 	return wait, nil
 }
 
-// turn says which of some jobs, one of a tenant, is to begin.
-func (s *Store) turn(next []record) (first int) {
+// pickNext returns which of the jobs, at most one of each tenant, begins next.
+func (s *Store) pickNext(next []record) (first int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begun := map[string]int{}
@@ -127,7 +128,7 @@ func (s *Store) turn(next []record) (first int) {
 	}
 	for i, r := range next {
 		f := next[first]
-		if cmp.Or(cmp.Compare(begun[r.of()], begun[f.of()]), cmp.Compare(r.seq, f.seq)) < 0 {
+		if cmp.Or(cmp.Compare(begun[r.tenant()], begun[f.tenant()]), cmp.Compare(r.seq, f.seq)) < 0 {
 			first = i
 		}
 	}
@@ -141,10 +142,10 @@ func (s *Store) working() []holt.JobID {
 	return slices.AppendSeq([]holt.JobID{}, maps.Keys(s.active))
 }
 
-// take gives a job to a worker of its own, unless it has one or the daemon ends.
-func (s *Store) take(r record) {
-	w := &worker{s: s, r: r, tenant: r.of(), memoryMB: r.Spec.MemoryMB, made: r.State == holt.JobCollecting || r.RunID != ""}
-	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: r.of()}))
+// startWorker starts a worker for a job, unless it has one or the daemon ends.
+func (s *Store) startWorker(r record) {
+	w := &worker{s: s, r: r, tenant: r.tenant(), memoryMB: r.Spec.MemoryMB, made: r.State == holt.JobCollecting || r.RunID != ""}
+	w.ctx, w.cancel = context.WithCancelCause(holt.WithActor(s.ctx, holt.Actor{Tenant: r.tenant()}))
 	if r.cancelled {
 		w.cancel(errCancelled)
 	}
@@ -161,15 +162,15 @@ func (s *Store) take(r record) {
 		s.mu.Lock()
 		delete(s.active, r.ID)
 		if l := s.limited[w.tenant]; l != nil && w.made {
-			l.until, l.pause = time.Now(), 0 // it has made room there
+			l.until, l.pause = time.Now(), 0 // the tenant has room again
 		}
 		s.mu.Unlock()
-		s.tell()
-		s.ring()
+		s.notify()
+		s.wakeDispatch()
 	})
 }
 
-// stop ends a job that is marked as cancelled. One that waits is not left to its turn: that may be hours away.
+// stop ends a job that is marked as cancelled, at once also if it is queued.
 func (s *Store) stop(r record) {
 	s.mu.Lock()
 	w := s.active[r.ID]
@@ -179,34 +180,34 @@ func (s *Store) stop(r record) {
 		return
 	}
 	r.cancelled = true
-	s.take(r)
+	s.startWorker(r)
 }
 
-// noRoom is why a job waits for the host.
+// noRoom is the reason of a job that waits for the host.
 const noRoom = "the host had no room for another computer"
 
-// pause lets no job begin for a while; why says what there was no room for.
+// pause starts no jobs for a duration. why is the reason that they get.
 func (s *Store) pause(d time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until, s.lacking = time.Now().Add(d), why
 }
 
-// limited is a tenant whose limit was reached, or for whose job the host had no memory. Its jobs are tried one after the
-// other, and with each that begins twice as many at once, so that few make a workspace for nothing.
+// limited is a tenant whose limit was reached, or whose job exceeded the host's memory. Its jobs are tried one at a
+// time, and each success doubles the number of concurrent tries, so that few workspaces are made in vain.
 type limited struct {
-	until time.Time     // none is tried before
-	pause time.Duration // that was
-	most  int           // how many are being made at once
+	until time.Time     // no try before this time
+	pause time.Duration // the last pause
+	most  int           // concurrent tries
 }
 
 const (
-	mostPause = 8 * look    // between two tries of a tenant's jobs
-	forgotten = time.Minute // after a try, is that there was a limit
+	mostPause = 8 * pollEvery // the longest pause between tries of a tenant's jobs
+	forgotten = time.Minute   // a tenant is limited no longer this long after a try
 )
 
-// held returns the tenants of which no job may begin now.
-func (s *Store) held() []string {
+// heldTenants returns the tenants whose jobs may not begin now.
+func (s *Store) heldTenants() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	making := map[string]int{}
@@ -227,8 +228,8 @@ func (s *Store) held() []string {
 	return list
 }
 
-// limit holds the jobs of one tenant back.
-func (s *Store) limit(tenant string) {
+// holdTenant pauses the jobs of one tenant.
+func (s *Store) holdTenant(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.limited[tenant]
@@ -237,14 +238,14 @@ func (s *Store) limit(tenant string) {
 		s.limited[tenant] = l
 	}
 	l.most = 1
-	if now := time.Now(); !now.Before(l.until) { // not one of those that began together
-		l.pause = min(max(look, 2*l.pause), mostPause)
+	if now := time.Now(); !now.Before(l.until) { // concurrent failures count once
+		l.pause = min(max(pollEvery, 2*l.pause), mostPause)
 		l.until = now.Add(l.pause)
 	}
 }
 
-// madeOne says that a worker's computer is there.
-func (s *Store) madeOne(w *worker) {
+// computerMade records that the computer of a worker exists.
+func (s *Store) computerMade(w *worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.made = true

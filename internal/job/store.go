@@ -18,69 +18,69 @@ import (
 	"holt/internal/store/db"
 )
 
-// Computers are the computers, as far as jobs need them; [computer.Store] is one.
+// Computers is the part of [computer.Store] that jobs need.
 type Computers interface {
-	// CheckFor refuses what can never be a computer here, and returns it with its defaults.
+	// CheckFor returns the spec with its defaults, or an error if this host can never create such a computer.
 	CheckFor(ctx context.Context, spec holt.ComputerSpec) (holt.ComputerSpec, error)
-	// CreateFor makes and starts a computer for a job. One that fails leaves nothing.
+	// CreateFor creates and starts a computer for a job. If it fails nothing of the computer is left.
 	CreateFor(ctx context.Context, job holt.JobID, spec holt.ComputerSpec) (holt.Computer, error)
-	// OfJob returns those that were made for one.
+	// OfJob returns the computers that were created for a job.
 	OfJob(ctx context.Context, job holt.JobID) ([]holt.Computer, error)
 	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
-	// Delete removes one at once, and not its workspace.
+	// Delete removes a computer, but not its workspace.
 	Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error)
-	// Room says why the host has no memory for another job: TooMany. begun are those that have begun, with their memory, MiB.
+	// Room returns TooMany if the host has no memory for another job. begun are the jobs that have begun, with their memory, MiB.
 	Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error
-	// Draining says that none can be started, since the daemon is about to end.
+	// Draining reports that no computer can be started, since the daemon is about to end.
 	Draining() bool
 }
 
-// Runs are the commands in them; see the same of package server.
+// Runs starts and follows commands in computers.
 type Runs interface {
 	Start(ctx context.Context, computer string, spec holt.RunSpec, key string) (holt.Run, error)
 	Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error
 }
 
-// Workspaces are where a job's files are; id is one's id.
+// Workspaces holds the files of jobs.
 type Workspaces interface {
-	// Find returns the id of a workspace; NotFound.
+	// Find returns the id of a workspace.
 	Find(ctx context.Context, ref string) (holt.WorkspaceID, error)
-	// Make makes an empty workspace or, with from, a fork of what that is now or was
-	// at a checkpoint. It is no error if it was made before.
+	// Make creates an empty workspace or, with from, a fork of that: of its present, or of the checkpoint at.
+	// It is no error if the workspace exists.
 	Make(ctx context.Context, id holt.WorkspaceID, name string, from holt.WorkspaceID, at string) error
-	// Mkdir makes a directory in it, and those above it; no error if it is there.
+	// Mkdir makes a directory and its parents. It is no error if it exists.
 	Mkdir(ctx context.Context, id holt.WorkspaceID, path string) error
-	// Flush has the computer that runs with it write what it holds of it in memory.
+	// Flush has the computer of the workspace write back its cached changes.
 	Flush(ctx context.Context, id holt.WorkspaceID) error
-	// Measure adds up a directory; NotFound if there is none.
+	// Measure returns the number and size of the files of a directory, or NotFound.
 	Measure(ctx context.Context, id holt.WorkspaceID, path string) (holt.Usage, error)
 	Import(ctx context.Context, id holt.WorkspaceID, in io.Reader) (holt.TransferReport, error)
 	Export(ctx context.Context, id holt.WorkspaceID, path string, out io.Writer) error
-	// Remove deletes it; no error if there is none.
+	// Remove deletes a workspace. It is no error if it does not exist.
 	Remove(ctx context.Context, id holt.WorkspaceID) error
 }
 
-// Config is what a [Store] stands on. All fields without a default must be set.
+// Config is the configuration of a [Store]. All fields without a default must be set.
 type Config struct {
 	DB         *db.DB // with [Schema], [TenantSchema], [CountSchema] and [BegunSchema]
 	Keys       *idempotency.Keys
-	Dir        string // holds what is remembered of the output of jobs
+	Dir        string // has the ends of outputs of jobs
 	Computers  Computers
 	Runs       Runs
 	Workspaces Workspaces
 	Most       int                      // jobs at once; 0: 64
 	Log        *slog.Logger             // nil: slog.Default
-	Fail       func(point string) error // tests: called at each step; an error fails it there
+	Fail       func(point string) error // tests: called at each step; an error fails the step
 }
 
 const (
 	mostAtOnce   = 64
 	mostAttempts = 3
-	look         = 2 * time.Second // between looks for room
-	tidying      = time.Minute     // between looks for what is kept long enough
+	pollEvery    = 2 * time.Second // between tries to start jobs
+	tidyEvery    = time.Minute     // between calls of tidy
 )
 
-// Store is the jobs of one daemon.
+// Store is the set of jobs of one daemon.
 type Store struct {
 	cfg    Config
 	log    *slog.Logger
@@ -88,19 +88,19 @@ type Store struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	bell   chan struct{} // holds one when there may be something to begin
+	wake   chan struct{} // has an element when a job may be able to begin
 
 	mu     sync.Mutex
 	active map[holt.JobID]*worker
 	// following counts the callers of Follow.
 	following map[holt.JobID]int
-	until     time.Time           // none is begun before
-	lacking   string              // why; every tenant may read it
+	until     time.Time           // no job begins before this time
+	lacking   string              // why; visible to every tenant
 	limited   map[string]*limited // by tenant
-	changed   chan struct{}       // closed and replaced when a job has changed
+	changed   chan struct{}       // closed and replaced when a job changes
 }
 
-// Open goes on with the jobs of the control database.
+// Open continues the jobs of the control database.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Most == 0 {
 		cfg.Most = mostAtOnce
 	}
-	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, bell: make(chan struct{}, 1), active: map[holt.JobID]*worker{}, following: map[holt.JobID]int{}, limited: map[string]*limited{}, changed: make(chan struct{})}
+	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, wake: make(chan struct{}, 1), active: map[holt.JobID]*worker{}, following: map[holt.JobID]int{}, limited: map[string]*limited{}, changed: make(chan struct{})}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, hosterror.Full(err)
 	}
@@ -121,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close leaves all jobs as they are, for the next daemon, and waits for what is at work.
+// Close leaves all jobs to the next daemon, and waits for the workers.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.cancel() // no worker begins after this
@@ -129,11 +129,10 @@ func (s *Store) Close() {
 	s.wg.Wait()
 }
 
-// Create takes a job on and returns without waiting for it. It goes on when
-// its caller leaves.
+// Create queues a job and returns. The job does not depend on its caller.
 //
-// Errors: InvalidArgument, NotFound (inputs, workspace, or the computer whose secrets it is to have), Unsupported
-// (a network policy where computers have no network of their own), TooMany (10,000 of the tenant have not ended), OutOfSpace.
+// Errors: InvalidArgument, NotFound (inputs, workspace, or the computer of SecretsOf), Unsupported
+// (a network policy on an engine without networks), TooMany (the tenant has 10,000 open jobs), OutOfSpace.
 func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt.Job, error) {
 	spec, err := s.check(ctx, spec)
 	if err != nil {
@@ -151,14 +150,14 @@ func (s *Store) Create(ctx context.Context, spec holt.JobSpec, key string) (holt
 			r := record{Job: holt.Job{ID: holt.NewJobID(), Spec: spec, State: holt.JobQueued, CreatedAt: time.Now().UTC(), Tenant: holt.TenantOf(ctx)}, run: spec.Run, workspace: holt.NewWorkspaceID()}
 			r.Spec.Run = spec.Run.OnRecord()
 			err := s.table.insert(ctx, r, claim)
-			s.ring()
+			s.wakeDispatch()
 			return r.Job, err
 		},
 		Again: func(ctx context.Context, ref string) (holt.Job, error) { return s.Get(ctx, holt.JobID(ref)) },
 	})
 }
 
-// check fills in the defaults of a job and refuses what can never be right.
+// check returns the spec with its defaults, or an error if such a job can never run.
 func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, error) {
 	of, err := s.cfg.Computers.CheckFor(ctx, computerOf(spec))
 	if err != nil {
@@ -166,10 +165,10 @@ func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, err
 	}
 	spec.Template, spec.CPUs, spec.MemoryMB, spec.DiskSizeMB = of.Template, of.CPUs, of.MemoryMB, of.DiskSizeMB
 	if spec.Inputs != "" && spec.Workspace != "" {
-		return spec, holt.Errorf(holt.InvalidArgument, "a job begins with inputs or with those of a workspace, not with both")
+		return spec, holt.Errorf(holt.InvalidArgument, "a job has inputs or a workspace to start from, not both")
 	}
 	if spec.Run.Stdin {
-		return spec, holt.Errorf(holt.InvalidArgument, "a job has no standard input").WithHint("give what it reads as a file of its inputs")
+		return spec, holt.Errorf(holt.InvalidArgument, "a job has no standard input").WithHint("send the input as a file in the job's inputs")
 	}
 	if spec.Run.TimeoutMS == 0 {
 		spec.Run.TimeoutMS = holt.JobTimeout.Milliseconds()
@@ -181,15 +180,15 @@ func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, err
 	return spec, err
 }
 
-// computerOf is what computer a job wants.
+// computerOf returns the spec of a job's computer.
 func computerOf(spec holt.JobSpec) holt.ComputerSpec {
 	return holt.ComputerSpec{Template: spec.Template, CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Network: spec.Network, SecretsOf: spec.SecretsOf}
 }
 
-// home is where a computer has its workspace.
+// home is the mount point of the workspace in a computer.
 const home = "/home/agent"
 
-// outputsIn returns the directory that a job collects as its workspace names it.
+// outputsIn returns the path in the workspace of the directory that a job collects.
 func outputsIn(collect holt.OSString) (string, error) {
 	dir := string(collect)
 	if dir == "" {
@@ -201,19 +200,18 @@ func outputsIn(collect holt.OSString) (string, error) {
 	dir = path.Clean(dir)
 	in, ok := strings.CutPrefix(dir, home)
 	if !ok || in != "" && in[0] != '/' || len(dir) >= 4096 || strings.ContainsRune(dir, 0) {
-		return "", holt.Errorf(holt.InvalidArgument, "%.80q is not in the job's workspace", collect).WithHint("outputs are collected from a directory below %s, as out", home)
+		return "", holt.Errorf(holt.InvalidArgument, "%.80q is not in the job's workspace", collect).WithHint("give a directory below %s, such as out", home)
 	}
 	return "/" + strings.TrimPrefix(in, "/"), nil
 }
 
-// Get returns a job.
 func (s *Store) Get(ctx context.Context, id holt.JobID) (holt.Job, error) {
 	r, err := s.table.get(ctx, id)
 	return r.Job, err
 }
 
-// List returns up to limit jobs, the newest first, beginning after the one
-// with the given id ("": with the newest).
+// List returns up to limit jobs, the newest first, starting after the job
+// with the given id; "": at the newest.
 func (s *Store) List(ctx context.Context, after holt.JobID, limit int) ([]holt.Job, error) {
 	all, err := s.table.page(ctx, after, limit)
 	list := make([]holt.Job, 0, len(all))
@@ -223,7 +221,7 @@ func (s *Store) List(ctx context.Context, after holt.JobID, limit int) ([]holt.J
 	return list, err
 }
 
-// Cancel ends a job, and throws away what there is of it. One that has ended is left as it is.
+// Cancel ends a job and discards its outputs. It does not change a job that has ended.
 func (s *Store) Cancel(ctx context.Context, id holt.JobID, _ string) (holt.Job, error) {
 	r, err := s.table.get(ctx, id)
 	if err != nil || r.State.Ended() {
@@ -263,7 +261,7 @@ func (s *Store) remove(ctx context.Context, id holt.JobID) error {
 
 // Outputs writes the outputs of a job that has ended, as a parcel.
 //
-// Errors: NotFound, Conflict (it has not ended, or they are not kept any more).
+// Errors: NotFound, Conflict (the job has not ended, or its outputs are no longer kept).
 func (s *Store) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error {
 	r, err := s.table.get(ctx, id)
 	if err != nil {
@@ -271,9 +269,9 @@ func (s *Store) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error
 	}
 	switch {
 	case !r.State.Ended():
-		return holt.Errorf(holt.Conflict, "the job %s has not ended", id).WithHint("holt job follow %s waits for that", id)
+		return holt.Errorf(holt.Conflict, "the job %s has not ended", id).WithHint("holt job follow %s waits for its end", id)
 	case r.Outputs == nil || !r.Outputs.Kept:
-		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("they are kept for %s, or until they were fetched", holt.ShortDuration(holt.JobKept))
+		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("outputs are kept for %s, or until they are fetched", holt.ShortDuration(holt.JobKept))
 	}
 	dir, err := outputsIn(r.Spec.Collect)
 	if err != nil {
@@ -310,7 +308,7 @@ func (s *Store) release(ctx context.Context, r *record) error {
 	return s.table.save(ctx, *r)
 }
 
-// forget removes a job that has ended, its row at last.
+// forget removes a job that has ended, its row last.
 func (s *Store) forget(ctx context.Context, r record) error {
 	if err := s.release(ctx, &r); err != nil {
 		return err
@@ -321,7 +319,7 @@ func (s *Store) forget(ctx context.Context, r record) error {
 	return s.table.erase(ctx, r.ID)
 }
 
-// file holds the end of a job's output.
+// file is the path of the end of a job's output.
 func (s *Store) file(id holt.JobID) string { return filepath.Join(s.cfg.Dir, string(id)) }
 
 // wait waits until a job has ended.
@@ -343,33 +341,33 @@ func (s *Store) wait(ctx context.Context, id holt.JobID) (holt.Job, error) {
 }
 
 func ending() error {
-	return holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("the job goes on with the next one")
+	return holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("the job continues when it is back")
 }
 
-// change is closed when any job changes after this call.
+// change returns a channel that is closed when any job changes after this call.
 func (s *Store) change() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// tell wakes who waits for a change.
-func (s *Store) tell() {
+// notify wakes the callers that wait for a change.
+func (s *Store) notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// ring has the jobs that wait looked at.
-func (s *Store) ring() {
+// wakeDispatch makes dispatch try to start queued jobs.
+func (s *Store) wakeDispatch() {
 	select {
-	case s.bell <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// point is a place where a test can make things fail, or kill the process.
+// point is a place where a test can inject a failure or kill the process.
 func (s *Store) point(name string) error {
 	if s.cfg.Fail == nil {
 		return nil

@@ -38,43 +38,42 @@ CREATE TABLE job_inputs (
 ) WITHOUT ROWID;
 `
 
-// TenantSchema says whose inputs are; whose a job is, its record says.
+// TenantSchema adds the tenant of inputs. The tenant of a job is in its record.
 const TenantSchema = `
 ALTER TABLE job_inputs ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
 `
 
-// tenantOf is whose a job is.
+// tenantOf is SQL for the tenant of a job.
 const tenantOf = `coalesce(json_extract(record, '$.tenant'), 'default')`
 
-// CountSchema has a tenant's jobs found without reading those of others.
+// CountSchema indexes jobs by tenant.
 const CountSchema = `
 CREATE INDEX job_tenant ON job (` + tenantOf + `, ended > 0);
 `
 
-// hasBegun selects the jobs that go on without waiting for room: those that have begun, and those to be thrown away.
+// hasBegun selects the jobs that do not wait for room: those that have begun, and those that are cancelled.
 const hasBegun = `ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued')`
 
-// BegunSchema has these found without reading those that wait.
+// BegunSchema indexes the jobs that hasBegun selects.
 const BegunSchema = `
 CREATE INDEX job_begun ON job (seq) WHERE ` + hasBegun + `;
 `
 
-// ofTenant is the condition that a job is a tenant's: parameter n, where ” is any.
+// ofTenant is SQL that selects the jobs of a tenant, parameter n; the empty tenant selects all.
 func ofTenant(n int) string { return fmt.Sprintf(`(?%[1]d = '' OR %[2]s = ?%[1]d)`, n, tenantOf) }
 
-// record is a job as the control database has it.
+// record is a row of the table job.
 type record struct {
 	holt.Job
 	seq       int64
-	run       holt.RunSpec // as it was given
+	run       holt.RunSpec // with its environment
 	cancelled bool
 	deleted   bool
 	workspace holt.WorkspaceID
 	base      int64
 }
 
-// of is whose the job is.
-func (r record) of() string { return cmp.Or(r.Tenant, holt.DefaultTenant) }
+func (r record) tenant() string { return cmp.Or(r.Tenant, holt.DefaultTenant) }
 
 const columns = `seq, record, secret, cancelled, workspace, base, deleted`
 
@@ -109,7 +108,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 func (t table) get(ctx context.Context, id holt.JobID) (record, error) {
 	list, err := t.list(ctx, `WHERE id = ?1 AND NOT deleted AND `+ofTenant(2), id, holt.Confined(ctx))
 	if err == nil && len(list) == 0 {
-		err = holt.Errorf(holt.NotFound, "there is no job %s", id).WithHint("holt job list shows those there are; the last %d of a tenant that ended are remembered", holt.JobsKept)
+		err = holt.Errorf(holt.NotFound, "there is no job %s", id).WithHint("holt job list shows all jobs; the last %d ended jobs of a tenant are kept", holt.JobsKept)
 	}
 	if err != nil {
 		return record{}, err
@@ -117,7 +116,7 @@ func (t table) get(ctx context.Context, id holt.JobID) (record, error) {
 	return list[0], nil
 }
 
-// tenants returns whose jobs there are, also such that have ended.
+// tenants returns the tenants that have jobs, ended ones included.
 func (t table) tenants(ctx context.Context) (list []string, err error) {
 	err = t.d.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`WITH RECURSIVE tenant(name) AS (SELECT min(`+tenantOf+`) FROM job
@@ -125,16 +124,16 @@ func (t table) tenants(ctx context.Context) (list []string, err error) {
 			SELECT name FROM tenant WHERE name IS NOT NULL`, nil, func(row *db.Row) error { list = append(list, row.Text(0)); return nil })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read whose jobs there are: %w", err)
+		return nil, fmt.Errorf("read tenants of jobs: %w", err)
 	}
 	return list, nil
 }
 
-// nextOf selects of a tenant the job that has waited for longest, but for those that a JSON array names.
+// nextOf selects the queued job of a tenant that has waited longest, except those in a JSON array of ids.
 const nextOf = `WHERE ` + tenantOf + ` = ?1 AND (ended > 0) = 0 AND json_extract(record, '$.state') = 'queued' AND NOT cancelled
 	AND id NOT IN (SELECT value FROM json_each(?2)) ORDER BY seq LIMIT 1`
 
-// next returns the job of a tenant that is to begin next, but for some; none if there is none.
+// next returns the job of a tenant that begins next, except some, or no job.
 func (t table) next(ctx context.Context, tenant string, but []holt.JobID) ([]record, error) {
 	ids, err := json.Marshal(but)
 	if err != nil {
@@ -143,8 +142,8 @@ func (t table) next(ctx context.Context, tenant string, but []holt.JobID) ([]rec
 	return t.list(ctx, nextOf, tenant, string(ids))
 }
 
-// because writes down why a job waits, if it still does.
-func (t table) because(ctx context.Context, id holt.JobID, why string) error {
+// setReason records why a job waits, if it does still.
+func (t table) setReason(ctx context.Context, id holt.JobID, why string) error {
 	return write(ctx, t.d, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE job SET record = json_set(record, '$.reason', ?2) WHERE id = ?1 AND ended = 0 AND NOT cancelled AND json_extract(record, '$.state') = 'queued'`, id, why)
 	})
@@ -163,7 +162,7 @@ func (t table) insert(ctx context.Context, r record, claim *idempotency.Claim) e
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
 		}
-		if err := few(tx, r.of()); err != nil {
+		if err := checkOpenJobs(tx, r.tenant()); err != nil {
 			return err
 		}
 		if in := r.Spec.Inputs; in != "" {
@@ -182,28 +181,28 @@ func (t table) insert(ctx context.Context, r record, claim *idempotency.Claim) e
 	})
 }
 
-// mostOpen is how many jobs of a tenant have not ended.
+// mostOpen is the maximum of open jobs of a tenant: those that have not ended.
 const mostOpen = 10_000
 
-// few refuses a job of a tenant that has as many as it may.
-func few(tx *db.Tx, tenant string) (err error) {
+// checkOpenJobs returns TooMany if the tenant has mostOpen open jobs.
+func checkOpenJobs(tx *db.Tx, tenant string) (err error) {
 	errRead := tx.Query(`SELECT 1 FROM job WHERE `+tenantOf+` = ? AND (ended > 0) = 0 LIMIT 1 OFFSET ?`, []any{tenant, mostOpen - 1}, func(*db.Row) error {
 		err = holt.Errorf(holt.TooMany, "%d jobs of the tenant %s have not ended", mostOpen, tenant).
-			WithHint("make more when some have: holt job run --batch makes a few at a time")
+			WithHint("try again when some have ended; holt job run --batch creates a few at a time")
 		return nil
 	})
 	return cmp.Or(errRead, err)
 }
 
 func noInputs(id holt.JobInputsID) error {
-	return holt.Errorf(holt.NotFound, "there are no job inputs %s", id).WithHint("send them again: they are kept for %s after the last job that began with them", holt.ShortDuration(holt.JobInputsKept))
+	return holt.Errorf(holt.NotFound, "there are no job inputs %s", id).WithHint("send them again: inputs are kept for %s after the last job that used them", holt.ShortDuration(holt.JobInputsKept))
 }
 
 func touch(tx *db.Tx, in holt.JobInputsID) error {
 	return tx.Exec(`UPDATE job_inputs SET used = ? WHERE id = ? AND used > 0`, time.Now().UnixNano(), in)
 }
 
-// save writes what can change of a job, but for what others than its worker write.
+// save writes the columns of a job that its worker changes.
 func (t table) save(ctx context.Context, r record) error {
 	shown, err := json.Marshal(r.Job)
 	if err != nil {
@@ -224,7 +223,7 @@ func (t table) save(ctx context.Context, r record) error {
 	})
 }
 
-// mark writes one thing about a job that somebody has asked for.
+// mark sets a boolean column of a job.
 func (t table) mark(ctx context.Context, id holt.JobID, what string) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`UPDATE job SET `+what+` = 1 WHERE id = ?`, id) })
 }
@@ -233,7 +232,7 @@ func (t table) erase(ctx context.Context, id holt.JobID) error {
 	return write(ctx, t.d, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM job WHERE id = ?`, id) })
 }
 
-// write changes the control database; it survives power loss.
+// write changes the control database. The change survives power loss.
 func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 	err := d.WriteSync(ctx, fn)
 	if err != nil && holt.CodeOf(err) == holt.Internal {
@@ -242,7 +241,7 @@ func write(ctx context.Context, d *db.DB, fn func(*db.Tx) error) error {
 	return err
 }
 
-// page is which jobs a list shows.
+// page returns one page of the list of jobs.
 func (t table) page(ctx context.Context, after holt.JobID, limit int) ([]record, error) {
 	return t.list(ctx, `WHERE NOT deleted AND (?1 = '' OR seq < (SELECT seq FROM job WHERE id = ?1 AND `+ofTenant(3)+`)) AND `+ofTenant(3)+` ORDER BY seq DESC LIMIT ?2`,
 		after, min(cmp.Or(limit, holt.MostPerPage), holt.MostPerPage+1), holt.Confined(ctx))

@@ -12,55 +12,55 @@ import (
 )
 
 const (
-	grace      = time.Minute      // that a guest has to end a command whose time is over
-	flushLimit = 30 * time.Second // to write what it holds in memory
-	linger     = 30 * time.Second // that followers have for the rest of the output of a detached command
-	rests      = 10 * time.Minute // that they have if the command waited for them
-	joining    = 5 * time.Second  // that they have to come before the command may be ahead of them
-	retry      = 5 * time.Second  // before what could not be thrown away is tried again
+	grace      = time.Minute      // for the guest to end a command after its timeout
+	flushLimit = 30 * time.Second // for the guest to write back its cached changes
+	linger     = 30 * time.Second // for followers to read the rest of the output of a detached command
+	rests      = 10 * time.Minute // for followers to read the rest of the output of another command
+	joining    = 5 * time.Second  // for callers of Follow to start reading before the worker does
+	retry      = 5 * time.Second  // between tries of repeat
 	mostSilent = 5 * time.Minute  // that a guest may not answer while its machine runs
 )
 
 var (
 	errCancelled = errors.New("the job was cancelled")
-	errLost      = holt.Errorf(holt.Unavailable, "the job's machine ended under it").WithHint("its command may have ended it, or the host; run the job again")
+	errLost      = holt.Errorf(holt.Unavailable, "the machine of the job ended before the command did").WithHint("the command or the host may have ended it; run the job again")
 	errNoRoom    = errors.New("no room")
 )
 
-// worker takes one job to its end.
+// worker drives one job to its end.
 type worker struct {
 	s         *Store
 	r         record
 	tenant    string
 	memoryMB  int
-	made      bool            // its computer; Store.mu
-	ctx       context.Context // ends with the daemon, or when somebody cancels the job
+	made      bool            // the computer exists; guarded by Store.mu
+	ctx       context.Context // ends with the daemon, or when the job is cancelled
 	cancel    context.CancelCauseFunc
-	followers atomic.Int32 // who read its output from the guest
-	joined    atomic.Int32 // how many have begun to
+	followers atomic.Int32 // callers of Follow that read the output from the guest
+	joined    atomic.Int32 // callers of Follow that have started to
 }
 
-// do goes on from wherever the job is, until it has ended, waits again, or the daemon ends.
+// do continues the job from its recorded state until it has ended or is queued again, or the daemon ends.
 func (w *worker) do() {
 	now, err := w.s.table.list(w.s.ctx, `WHERE id = ? AND ended = 0`, w.r.ID)
 	if err != nil || len(now) == 0 {
-		return // it ended since it was listed
+		return // the job has ended since it was listed
 	}
 	w.r = now[0]
 	if w.r.State != holt.JobCollecting {
 		err := w.attempt()
 		switch {
 		case w.s.ctx.Err() != nil:
-			return // the next daemon goes on
+			return // the next daemon continues
 		case w.cancelled():
 			err = nil
 		case errors.Is(err, errNoRoom), errors.Is(err, errLost) && w.r.Attempts < mostAttempts, err != nil && w.s.cfg.Computers.Draining():
-			w.again(err)
+			w.requeue(err)
 			return
 		}
 		w.r.Error = holt.AsError(err)
 		w.r.State = holt.JobCollecting
-		if !w.keep() {
+		if !w.saveRetrying() {
 			return
 		}
 	}
@@ -69,20 +69,20 @@ func (w *worker) do() {
 
 func (w *worker) cancelled() bool { return w.r.cancelled || context.Cause(w.ctx) == errCancelled }
 
-// save writes the job down and tells who waits for it.
+// save writes the job's row and notifies the callers that wait for it.
 func (w *worker) save(ctx context.Context) error {
 	err := w.s.table.save(ctx, w.r)
-	w.s.tell()
+	w.s.notify()
 	return err
 }
 
-// keep is save until it is done. It says whether that was before the daemon's end.
-func (w *worker) keep() bool {
-	return w.until("write down", func(ctx context.Context) error { return w.save(ctx) })
+// saveRetrying is save, retried until it succeeds. It returns false if the daemon ends first.
+func (w *worker) saveRetrying() bool {
+	return w.repeat("save", func(ctx context.Context) error { return w.save(ctx) })
 }
 
-// until does what must not be left, again and again. It is false if the daemon ends first.
-func (w *worker) until(verb string, act func(context.Context) error) bool {
+// repeat retries act until it succeeds. It returns false if the daemon ends first.
+func (w *worker) repeat(verb string, act func(context.Context) error) bool {
 	for {
 		err := act(w.s.ctx)
 		if err == nil {
@@ -91,7 +91,7 @@ func (w *worker) until(verb string, act func(context.Context) error) bool {
 		if w.s.ctx.Err() != nil {
 			return false
 		}
-		w.s.log.Error(verb+" a job", "job", w.r.ID, "err", err)
+		w.s.log.Error(verb+" a job: will retry", "job", w.r.ID, "err", err)
 		w.r.Reason = fmt.Sprintf("cannot %s: %v", verb, err)
 		select {
 		case <-time.After(retry):
@@ -102,8 +102,7 @@ func (w *worker) until(verb string, act func(context.Context) error) bool {
 	}
 }
 
-// attempt has the command run to its end in a computer of the job's own. Whatever of that was
-// done before is not done again.
+// attempt runs the command to its end in the job's computer. It skips the steps that are already done.
 func (w *worker) attempt() error {
 	if w.cancelled() {
 		return nil
@@ -120,17 +119,17 @@ func (w *worker) attempt() error {
 	if err != nil {
 		return err
 	}
-	w.s.madeOne(w)
-	w.s.ring()
+	w.s.computerMade(w)
+	w.s.wakeDispatch()
 	if err := w.start(c); err != nil {
 		return err
 	}
 	return w.follow()
 }
 
-// computer returns the job's, which it makes if there is none.
+// computer returns the job's computer. It creates one if there is none.
 func (w *worker) computer() (holt.Computer, error) {
-	c, ok, err := w.standing(w.ctx)
+	c, ok, err := w.runningComputer(w.ctx)
 	if ok || err != nil {
 		return c, err
 	}
@@ -154,13 +153,12 @@ func (w *worker) computer() (holt.Computer, error) {
 	return c, nil
 }
 
-// name is what the job's computer and workspace are called.
+// name is the name of the job's computer and of its workspace.
 func name(id holt.JobID) string { return "job-" + string(id[len("job_"):]) }
 
-// refused says whether a computer that could not be made is worth another try: when others
-// make room, or with the next daemon.
+// refused returns errNoRoom or an atLimit if a later try to create the computer can succeed, and err otherwise.
 func (w *worker) refused(err error) error {
-	if !forNow(err) {
+	if !temporary(err) {
 		return err
 	}
 	if limited, forever := limitReached(err); limited {
@@ -168,7 +166,7 @@ func (w *worker) refused(err error) error {
 			return err
 		}
 		w.r.Attempts--
-		w.s.limit(w.tenant)
+		w.s.holdTenant(w.tenant)
 		return atLimit{err}
 	}
 	w.s.mu.Lock()
@@ -181,11 +179,11 @@ func (w *worker) refused(err error) error {
 		w.r.Attempts--
 	}
 	w.s.log.Warn("no room for a job's computer", "job", w.r.ID, "err", err)
-	w.s.pause(look, noRoom)
+	w.s.pause(pollEvery, noRoom)
 	return errNoRoom
 }
 
-// workspace makes the job's, with its inputs and the directory of its outputs.
+// workspace creates the job's workspace, with its inputs and the directory of its outputs.
 func (w *worker) workspace() error {
 	if err := w.s.point("workspace"); err != nil {
 		return err
@@ -214,7 +212,7 @@ func (w *worker) workspace() error {
 	return err
 }
 
-// start starts the command, unless it was.
+// start starts the command, unless it has been started.
 func (w *worker) start(c holt.Computer) error {
 	if w.r.RunID != "" {
 		return nil
@@ -233,7 +231,7 @@ func (w *worker) start(c holt.Computer) error {
 	return w.save(w.ctx)
 }
 
-// follow waits for the command's end, and keeps the end of its output.
+// follow waits for the command's end, and saves the end of its output.
 func (w *worker) follow() error {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(w.ctx)
@@ -244,14 +242,14 @@ func (w *worker) follow() error {
 		}
 	})
 	var out tail
-	w.join()
-	end, err := w.listen(ctx, &out)
+	w.awaitJoined()
+	end, err := w.readOutput(ctx, &out)
 	why := context.Cause(ctx)
 	cancel(nil)
 	watching.Wait()
 	if out.end > 0 || err == nil {
 		if err := w.s.keepOutput(w.r.ID, out.from(w.r.base)); err != nil {
-			w.s.log.Warn("the end of a job's output is not kept", "job", w.r.ID, "err", err)
+			w.s.log.Warn("save the end of a job's output", "job", w.r.ID, "err", err)
 		}
 	}
 	switch {
@@ -264,7 +262,7 @@ func (w *worker) follow() error {
 		return errLost
 	case err != nil:
 		return err
-	case end == nil || end.State != holt.RunExited || !w.stands():
+	case end == nil || end.State != holt.RunExited || !w.computerRuns():
 		w.r.base += out.end
 		return errLost
 	}
@@ -273,17 +271,17 @@ func (w *worker) follow() error {
 	return w.s.point("exited")
 }
 
-// join waits until all who follow the job's output follow the command's: what this worker has read is kept for them only
-// from then on.
-func (w *worker) join() {
+// awaitJoined waits until all callers of Follow read the command's output. The guest keeps output for slow readers only
+// once they read.
+func (w *worker) awaitJoined() {
 	w.waitFor(joining, func() bool { return int(w.joined.Load()) >= w.s.followed(w.r.ID) })
 }
 
-// waitFor waits until the followers are as they should be, the limit has passed, or the worker is to end.
+// waitFor waits until done returns true, limit has passed, or the worker is to end.
 func (w *worker) waitFor(limit time.Duration, done func() bool) {
 	late := time.After(limit)
 	for {
-		changed := w.s.change() // before the look, so that no change in between is missed
+		changed := w.s.change() // before done, so that no change is missed
 		if done() {
 			return
 		}
@@ -297,9 +295,10 @@ func (w *worker) waitFor(limit time.Duration, done func() bool) {
 	}
 }
 
-// listen reads the command's output to its end. A guest may be slow to answer, as many are that are resumed at once.
-func (w *worker) listen(ctx context.Context, out *tail) (end *holt.Run, err error) {
-	var silent time.Time // since when it has not answered
+// readOutput reads the command's output to its end. It tolerates a guest that does not answer for mostSilent: if many
+// computers are resumed at once they are slow.
+func (w *worker) readOutput(ctx context.Context, out *tail) (end *holt.Run, err error) {
+	var silent time.Time // since when the guest has not answered
 	for {
 		asked := time.Now()
 		err = w.s.cfg.Runs.Follow(ctx, w.r.RunID, out.end, func(e holt.RunEvent) error {
@@ -310,28 +309,28 @@ func (w *worker) listen(ctx context.Context, out *tail) (end *holt.Run, err erro
 		if holt.CodeOf(err) != holt.Unavailable || ctx.Err() != nil {
 			return end, err
 		}
-		if silent.IsZero() || time.Since(asked) > time.Minute { // one that is mute says so sooner
+		if silent.IsZero() || time.Since(asked) > time.Minute { // the call took that long, so the guest has answered
 			silent = time.Now()
 		}
 		if time.Since(silent) > mostSilent {
 			return end, err
 		}
 		select {
-		case <-time.After(look):
+		case <-time.After(pollEvery):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// stands says whether the job's computer runs: the end of a command in one that is being stopped may not be its own.
-func (w *worker) stands() bool {
+// computerRuns reports whether the job's computer runs. If not, the stop of the computer may have ended the command.
+func (w *worker) computerRuns() bool {
 	all, err := w.s.cfg.Computers.OfJob(w.ctx, w.r.ID)
 	return err == nil && len(all) == 1 && all[0].State == holt.ComputerRunning
 }
 
-// again throws away what an attempt has made and has the job wait for the next.
-func (w *worker) again(why error) {
-	if !w.until("throw away", w.clear) {
+// requeue discards the computer and workspace of an attempt and queues the job again.
+func (w *worker) requeue(why error) {
+	if !w.repeat("remove the computer and workspace of", w.clear) {
 		return
 	}
 	w.r.State, w.r.RunID, w.r.ComputerID, w.r.workspace = holt.JobQueued, "", "", holt.NewWorkspaceID()
@@ -339,9 +338,9 @@ func (w *worker) again(why error) {
 	if errors.As(why, new(atLimit)) {
 		w.r.Reason = why.Error()
 	} else if why != errNoRoom {
-		w.r.Reason = "its machine ended under it; it is begun again"
+		w.r.Reason = "its machine ended before the command did; it starts again"
 	}
-	w.keep()
+	w.saveRetrying()
 }
 
 // clear removes the job's computer and workspace.
@@ -368,7 +367,7 @@ func (w *worker) deleteComputer(ctx context.Context) error {
 	return nil
 }
 
-// finish keeps the job's outputs, throws all else away, and says how it ended.
+// finish keeps the job's outputs, removes everything else, and records how the job ended.
 func (w *worker) finish() {
 	if !w.cancelled() && w.r.RunID != "" {
 		began := time.Now()
@@ -376,10 +375,10 @@ func (w *worker) finish() {
 			w.r.Error = holt.AsError(err)
 		}
 		w.r.Steps.CollectMS = time.Since(began).Milliseconds()
-		w.await()
+		w.awaitFollowers()
 	}
 	began := time.Now()
-	done := w.until("delete the computer of", func(ctx context.Context) error {
+	done := w.repeat("delete the computer of", func(ctx context.Context) error {
 		if err := w.s.point("delete"); err != nil {
 			return err
 		}
@@ -391,7 +390,7 @@ func (w *worker) finish() {
 	w.r.Steps.DeleteMS = time.Since(began).Milliseconds()
 	if w.cancelled() || w.r.Outputs == nil || !w.r.Outputs.Kept {
 		w.r.Outputs = nil
-		if !w.until("remove the workspace of", w.clear) {
+		if !w.repeat("remove the workspace of", w.clear) {
 			return
 		}
 		w.r.workspace = ""
@@ -399,7 +398,7 @@ func (w *worker) finish() {
 	w.end()
 }
 
-// end writes down how the job ended.
+// end records how the job ended.
 func (w *worker) end() {
 	now := time.Now().UTC()
 	w.r.EndedAt, w.r.Reason = &now, ""
@@ -411,13 +410,13 @@ func (w *worker) end() {
 	default:
 		w.r.State = holt.JobDone
 	}
-	if w.s.point("end") == nil && w.keep() {
+	if w.s.point("end") == nil && w.saveRetrying() {
 		w.s.log.Info("job ended", "job", w.r.ID, "state", w.r.State, "exit_code", w.r.ExitCode, "create_ms", w.r.Steps.CreateMS, "run_ms", w.r.Steps.RunMS,
 			"collect_ms", w.r.Steps.CollectMS, "delete_ms", w.r.Steps.DeleteMS)
 	}
 }
 
-// collect looks what the job has left. What the guest holds in memory is written first.
+// collect measures the job's outputs, after the guest has written back its cached changes.
 func (w *worker) collect(ctx context.Context) error {
 	if err := w.s.point("collect"); err != nil {
 		return err
@@ -432,19 +431,19 @@ func (w *worker) collect(ctx context.Context) error {
 	u, err := w.s.cfg.Workspaces.Measure(context.WithoutCancel(ctx), w.r.workspace, dir)
 	switch {
 	case holt.CodeOf(err) == holt.NotFound:
-		return nil // the command removed it: there are none
+		return nil // the command removed the directory: no outputs
 	case err != nil:
 		return fmt.Errorf("collect outputs: %w", err)
 	}
 	w.r.Outputs = &holt.JobOutputs{Files: u.Files, Bytes: u.Bytes, Kept: u.Files+u.Dirs > 1}
 	if flushed != nil {
-		return fmt.Errorf("the guest did not write what it held of its outputs: %w", flushed)
+		return fmt.Errorf("write back the guest's cached outputs: %w", flushed)
 	}
 	return nil
 }
 
-// await waits until all who follow the job's output from its guest have the rest of it.
-func (w *worker) await() {
+// awaitFollowers waits until all callers of Follow that read from the guest have the rest of the output.
+func (w *worker) awaitFollowers() {
 	limit := rests
 	if w.r.Spec.Run.Detached {
 		limit = linger

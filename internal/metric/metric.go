@@ -1,20 +1,19 @@
-// Package metric counts what happens, and writes it in the text format that
-// Prometheus reads (exposition format 0.0.4).
+// Package metric keeps counters, gauges and histograms, and writes them in the text format
+// of Prometheus (exposition format 0.0.4).
 //
-// It is not a client of a monitoring system: it sends nothing, keeps nothing
-// over a restart, and knows nothing of holt. It is a package of our own, since the
-// official client would bring eight modules and protocol buffers into a program
-// that needs one page of text; the test reads that page with the official parser.
+// It sends nothing, keeps nothing over a restart, and knows nothing of holt. The
+// official client is not used, since it would add eight modules and protocol buffers
+// for one page of text; the test reads that page with the official parser.
 //
-// Form: a [Registry] has families of one name, help text and kind each. What is
-// counted as it happens is a [Counters], [Gauges] or [Histograms]; what is only looked at when
-// someone asks is a [Sample] of a collector.
+// Format: a [Registry] has families, each with a name, a help text and a kind. Values that
+// change with events are [Counters], [Gauges] or [Histograms]; values that are read on
+// demand are [Sample]s of a collector.
 //
-// Invariants: names and label names are checked when a family is made, a bad one is
-// a defect and panics. Values of labels may be anything, bytes that are not
-// UTF-8 too: they are escaped, and clipped to [MostLabel] bytes. A family has at most [MostSeries]
-// series; what would be more is counted under the value "other" for all labels, so that nobody who chooses
-// a label's value can fill the memory of the daemon.
+// Invariants: names of families and labels are constants; an invalid one panics when the family is
+// made. Values of labels may be any bytes: they are escaped, and clipped to [MostLabel]
+// bytes. A family has at most [MostSeries] series; further ones are counted in
+// a series with the value "other" for all labels, so that a caller who chooses
+// values of labels cannot fill the memory of the daemon.
 //
 // Lock order: a registry's lock, then a family's. Collectors are called without either.
 package metric
@@ -32,19 +31,19 @@ import (
 	"unicode/utf8"
 )
 
-// ContentType is what [Registry.Write] writes.
+// ContentType is the content type of [Registry.Write].
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 const (
-	// MostSeries is how many combinations of label values a family has.
+	// MostSeries is the maximum number of series of a family.
 	MostSeries = 1000
-	// MostLabel is how long a label's value is, bytes.
+	// MostLabel is the maximum length of a label's value, bytes.
 	MostLabel = 120
 )
 
 var nameRE = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// Kind is what a family's values mean.
+// Kind is the type of a family.
 type Kind string
 
 // The kinds.
@@ -56,7 +55,7 @@ const (
 
 // Desc is a family's name and meaning.
 type Desc struct {
-	Name   string // with its unit, of a counter with _total at its end
+	Name   string // ends with its unit; that of a counter with _total
 	Help   string // one line
 	Kind   Kind
 	Labels []string
@@ -73,22 +72,22 @@ func (d Desc) check() {
 	}
 }
 
-// Sample is one value that a collector found; Values are of its Desc's labels.
+// Sample is one value of a collector, with the values of its Desc's labels.
 type Sample struct {
 	Desc   *Desc
 	Values []string
 	Value  float64
 }
 
-// Registry is a set of families. Its zero value is empty and ready. A nil one takes
-// families and shows none.
+// Registry is a set of families. The zero Registry is ready to use. A nil Registry accepts
+// families and writes none.
 type Registry struct {
 	mu       sync.Mutex
 	families []*family
 	collect  []func() []Sample
 }
 
-// family is one name with all its series.
+// family has all series of one Desc.
 type family struct {
 	Desc
 	bounds []float64 // of a histogram
@@ -120,12 +119,12 @@ func (r *Registry) add(d Desc, bounds []float64) *family {
 	}
 	r.families = append(r.families, f)
 	if len(d.Labels) == 0 {
-		f.at(nil) // shown from the start: 0 is an answer
+		f.at(nil) // written as 0 from the start
 	}
 	return f
 }
 
-// Collect has fn called whenever somebody asks. Its samples of one Desc become one family.
+// Collect adds a collector, which Write calls. Samples of one Desc are one family.
 func (r *Registry) Collect(fn func() []Sample) {
 	if r == nil {
 		return
@@ -135,7 +134,7 @@ func (r *Registry) Collect(fn func() []Sample) {
 	r.collect = append(r.collect, fn)
 }
 
-// at returns the series of these values; f.mu is held, or f not shared yet.
+// at returns the series of these values. f.mu is held, or f is not shared yet.
 func (f *family) at(values []string) *series {
 	if len(values) != len(f.Labels) {
 		panic(fmt.Sprintf("metric: %s has %d labels, not %d", f.Name, len(f.Labels), len(values)))
@@ -163,7 +162,7 @@ func (f *family) at(values []string) *series {
 	return s
 }
 
-// clip makes a label's value UTF-8 of bounded length.
+// clip makes a label's value valid UTF-8 and at most MostLabel bytes long.
 func clip(v string) string {
 	v = strings.ToValidUTF8(v, "\uFFFD")
 	for len(v) > MostLabel {
@@ -173,7 +172,7 @@ func clip(v string) string {
 	return v
 }
 
-// Counters only grow.
+// Counters is a family of values that only increase.
 type Counters struct{ f *family }
 
 // Counters adds a family of counters.
@@ -188,7 +187,7 @@ func (c Counters) Add(n float64, values ...string) {
 	c.f.at(values).value += max(0, n)
 }
 
-// Gauges go up and down.
+// Gauges is a family of values that increase and decrease.
 type Gauges struct{ f *family }
 
 // Gauges adds a family of gauges.
@@ -203,20 +202,20 @@ func (g Gauges) Add(n float64, values ...string) {
 	g.f.at(values).value += n
 }
 
-// Set makes it v.
+// Set sets the series of these label values to v.
 func (g Gauges) Set(v float64, values ...string) {
 	g.f.mu.Lock()
 	defer g.f.mu.Unlock()
 	g.f.at(values).value = v
 }
 
-// Histograms count values by size.
+// Histograms is a family that counts values in buckets.
 type Histograms struct{ f *family }
 
-// Histograms adds a family whose buckets end, inclusive, at the bounds, which grow.
+// Histograms adds a family with buckets up to and including each of the bounds, which increase.
 func (r *Registry) Histograms(name, help string, bounds []float64, labels ...string) Histograms {
 	if !slices.IsSorted(bounds) || len(bounds) == 0 {
-		panic("metric: the bounds of " + name + " do not grow")
+		panic("metric: the bounds of " + name + " do not increase")
 	}
 	return Histograms{r.add(Desc{name, help, Histogram, labels}, bounds)}
 }
@@ -233,12 +232,12 @@ func (h Histograms) Observe(v float64, values ...string) {
 	}
 }
 
-// Seconds are bounds for what takes from 50 µs to a minute.
+// Seconds are bounds for durations from 50 µs to a minute.
 func Seconds() []float64 {
 	return []float64{50e-6, 200e-6, 1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60}
 }
 
-// Write writes everything, in the order of names.
+// Write writes all families, sorted by name.
 func (r *Registry) Write(w io.Writer) error {
 	r.mu.Lock()
 	all, collect := slices.Clone(r.families), slices.Clone(r.collect)
@@ -253,7 +252,7 @@ func (r *Registry) Write(w io.Writer) error {
 				looked[s.Desc.Name] = f
 				all = append(all, f)
 			}
-			f.at(s.Values).value += s.Value // several under "other" are one
+			f.at(s.Values).value += s.Value // samples beyond MostSeries are added up
 		}
 	}
 	slices.SortFunc(all, func(a, b *family) int { return strings.Compare(a.Name, b.Name) })
@@ -293,7 +292,7 @@ func (f *family) write(w *bufio.Writer) {
 	}
 }
 
-// line writes one sample; le is the bound of a bucket.
+// line writes one line; le is the bound of a bucket, or "".
 func line(w *bufio.Writer, name string, labels, values []string, le string, v float64) {
 	w.WriteString(name)
 	var parts []string
@@ -319,7 +318,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// escape writes text as the format has it.
+// escape escapes a help text or the value of a label.
 func escape(s string, value bool) string {
 	s = strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(s)
 	if value {

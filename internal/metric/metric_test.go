@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// parse reads a page with Prometheus' own parser.
+// parse parses a page with Prometheus' parser.
 func parse(t testing.TB, r *Registry) map[string]*dto.MetricFamily {
 	t.Helper()
 	var page bytes.Buffer
@@ -30,12 +30,12 @@ func parse(t testing.TB, r *Registry) map[string]*dto.MetricFamily {
 	return families
 }
 
-// TestPageIsReadByPrometheus: every kind comes through the official parser with its values.
+// TestPageIsReadByPrometheus: the official parser reads every kind with its values.
 func TestPageIsReadByPrometheus(t *testing.T) {
 	r := new(Registry)
 	calls := r.Counters("calls_total", "Calls.", "op", "status")
 	calls.Add(2, "list", "200")
-	calls.Add(-5, "list", "200") // counters do not fall
+	calls.Add(-5, "list", "200") // ignored: counters do not decrease
 	calls.Add(1, "get", "404")
 	open := r.Gauges("open", "What is open,\nover two lines \\.")
 	open.Add(3)
@@ -77,7 +77,7 @@ func TestPageIsReadByPrometheus(t *testing.T) {
 	}
 }
 
-// TestHostileLabels: no value of a label breaks the page, or makes it long.
+// TestHostileLabels: no value of a label breaks the page or exceeds its maximum length.
 func TestHostileLabels(t *testing.T) {
 	r := new(Registry)
 	c := r.Counters("calls_total", "Calls.", "who")
@@ -99,12 +99,12 @@ func TestHostileLabels(t *testing.T) {
 	}
 	for _, who := range hostile[:3] {
 		if !seen[who] {
-			t.Errorf("%q did not come through: %v", who, seen)
+			t.Errorf("%q is missing: %v", who, seen)
 		}
 	}
 }
 
-// TestSeriesAreBounded: whoever chooses a label's value cannot fill the memory.
+// TestSeriesAreBounded: a caller that chooses values of labels cannot fill the memory.
 func TestSeriesAreBounded(t *testing.T) {
 	r := new(Registry)
 	c := r.Counters("calls_total", "Calls.", "who", "what")
@@ -125,7 +125,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestProcess: this process' own figures are what they are.
+// TestProcess: the figures of this process are plausible.
 func TestProcess(t *testing.T) {
 	r := new(Registry)
 	began := time.Now().Add(-time.Hour)
@@ -144,7 +144,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestBadNamesPanic: a family is a name, and its unit is a convention that is kept.
+// TestBadNamesPanic: an invalid family panics.
 func TestBadNamesPanic(t *testing.T) {
 	for what, make := range map[string]func(*Registry){
 		"counter without _total": func(r *Registry) { r.Counters("calls", "Calls.") },
@@ -158,7 +158,7 @@ func TestBadNamesPanic(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: taken", what)
+					t.Errorf("%s: accepted", what)
 				}
 			}()
 			make(new(Registry))
@@ -166,7 +166,7 @@ func TestBadNamesPanic(t *testing.T) {
 	}
 }
 
-// TestConcurrent is for the race detector: everybody counts while somebody looks.
+// TestConcurrent is for the race detector: it counts and writes concurrently.
 func TestConcurrent(t *testing.T) {
 	r := new(Registry)
 	c, h := r.Counters("calls_total", "Calls.", "op"), r.Histograms("took_seconds", "Time.", Seconds(), "op")
@@ -190,14 +190,14 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestNilRegistry: who counts for nobody counts all the same.
+// TestNilRegistry: families of a nil registry count.
 func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.Counters("calls_total", "Calls.").Add(1)
 	r.Process(time.Now())
 }
 
-// FuzzLabels puts anything into labels and help.
+// FuzzLabels fuzzes values of labels and help texts.
 func FuzzLabels(f *testing.F) {
 	f.Add("a", "b")
 	f.Add("\"\\\n", "\xff")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a process is asked for; the names are those of the official client.
+// Metrics of the process; the names are those of the official client.
 var (
 	goInfo       = Desc{"go_info", "The Go version that this program was built with.", Gauge, []string{"version"}}
 	goroutines   = Desc{"go_goroutines", "Goroutines that exist.", Gauge, nil}
@@ -25,8 +25,8 @@ var (
 	startSeconds = Desc{"process_start_time_seconds", "When this process began, seconds since 1970.", Gauge, nil}
 )
 
-// Process collects what the Go runtime and the kernel know of this process; began is when it did.
-// What cannot be looked at is left out.
+// Process collects metrics of the Go runtime and of the kernel about this process; began is its start time.
+// Metrics that cannot be read are left out.
 func (r *Registry) Process(began time.Time) {
 	r.Collect(func() []Sample {
 		read := []metrics.Sample{

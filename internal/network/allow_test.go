@@ -26,10 +26,10 @@ import (
 
 const envInternet = "HOLT_TEST_INTERNET"
 
-// registry is an address of the internet, which is a namespace of the test's own; at port 7 it says what it hears.
+// registry is an address of a fake internet in a namespace of the test. It echoes at port 7.
 var registry = netip.MustParseAddrPort("93.184.216.34:7")
 
-// withInternet runs the test again in a network of its own; it returns false outside of that.
+// withInternet runs the test again in its own network namespace. It returns false outside of that.
 func withInternet(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(envInternet) == "" {
@@ -88,7 +88,7 @@ func withInternet(t *testing.T) bool {
 	return true
 }
 
-// peer is a connection of the guest's, spoken by hand.
+// peer is a TCP connection of the guest that the test implements.
 type peer struct {
 	f        *fake
 	port     uint16
@@ -102,7 +102,7 @@ const (
 	flagACK = 16
 )
 
-// hear sends a segment, and waits for one that is it.
+// hear sends a segment, and waits for a matching one.
 func (p *peer) hear(flags byte, payload, what string, is func(flags byte, seq uint32, payload string) bool) {
 	p.f.t.Helper()
 	from, to := []byte{10, 0, 2, 15}, registry.Addr().AsSlice()
@@ -115,7 +115,7 @@ func (p *peer) hear(flags byte, payload, what string, is func(flags byte, seq ui
 	})
 }
 
-// connects tells whether a connection to the registry comes about.
+// connects reports whether a connection to the registry succeeds.
 func (f *fake) connects(port uint16) (p *peer, ok bool) {
 	f.t.Helper()
 	p = &peer{f: f, port: port, seq: uint32(port) << 8}
@@ -128,7 +128,7 @@ func (f *fake) connects(port uint16) (p *peer, ok bool) {
 	return p, ok
 }
 
-// echoes says something that is neither HTTP's nor TLS's from its first byte on, and hears it back.
+// echoes sends text that is neither HTTP nor TLS, and reads it back.
 func (p *peer) echoes(said string) {
 	said = "?" + said
 	p.f.t.Helper()
@@ -142,9 +142,9 @@ func (p *peer) echoes(said string) {
 	p.ack += uint32(len(said))
 }
 
-// TestAllowedOutlives: a connection that was opened for a name lives on when the next daemon comes and when the policy
-// changes, until its name is taken from that. What a name stood for counts in the next process too, after a kill,
-// and after a pause, however long that was; and what cannot be read of it does not.
+// TestAllowedOutlives: a connection to an allowed name continues after a restart of the daemon and after changes of the
+// policy, until the name is removed. The next process knows the addresses of names, after a kill and after a pause of
+// any length. Unreadable files of names are ignored.
 func TestAllowedOutlives(t *testing.T) {
 	if !withInternet(t) {
 		return
@@ -165,7 +165,7 @@ func TestAllowedOutlives(t *testing.T) {
 	ready(t, l)
 	kept, ok := f.connects(2001)
 	if !ok {
-		t.Fatal("after a pause an address of before is refused")
+		t.Fatal("after a pause an address of a known name is refused")
 	}
 	kept.echoes("before")
 	l.Release() // the daemon ends
@@ -197,7 +197,7 @@ func TestAllowedOutlives(t *testing.T) {
 	}
 	next.hear(flagACK|flagPSH, "more", "that it was reset", func(flags byte, _ uint32, _ string) bool { return flags&flagRST != 0 })
 	if _, ok := f.connects(2003); ok {
-		t.Error("what is not allowed any more is there")
+		t.Error("a removed name is still reachable")
 	}
 	f.process.Kill()
 	f.process.Wait()
@@ -219,7 +219,7 @@ func TestAllowedOutlives(t *testing.T) {
 	l = second.Join(f.dir, false, cut)
 	f.joined()
 	if _, ok := f.connects(2004); ok {
-		t.Error("a name of a file that cannot be read counts")
+		t.Error("a name of an unreadable file is used")
 	}
 	f.process.Kill()
 	if err := l.End(); err != nil {
@@ -235,7 +235,7 @@ func (f *fake) knows(n names) {
 	}
 }
 
-// FuzzNames: of whatever is in the file, names alone count, so many, and not for ever.
+// FuzzNames: only valid names of the file are used, up to the maximum, and they expire.
 func FuzzNames(f *testing.F) {
 	for _, one := range []string{
 		`{"known":[{"name":"a.example","address":"93.184.216.34","until":"2999-01-01T00:00:00Z"}]}`, `{"rested":"1000-01-01T00:00:00Z","known":[{"name":"A","address":"::1"}]}`, `{"known":`, `[]`, `null`,

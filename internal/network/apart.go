@@ -12,15 +12,15 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// keptDir is the directory in a machine's where its network keeps what it knows: the only one that it may
-// write to. Networks of before kept it beside their other files.
+// keptDir is the directory of the network's own files, the only one that it may write to, in the machine's directory.
+// Earlier versions had these files in the machine's directory itself.
 const keptDir = "network"
 
-// hidden are the sockets of a machine that are none of its network's business.
+// hidden are the sockets of a machine that its network must not see.
 var hidden = []string{"qmp.sock", "console.sock", machine.Socket(machine.PortControl), machine.Socket(machine.PortFiles)}
 
-// run starts the process: apart, as a user of its own that sees of the host what any sees of names, processes
-// and certificates, and the machine's directory.
+// run starts the process. With Apart it runs in a jail, as a user of its own that sees the machine's directory and the
+// host's certificates.
 func (n *Networks) run(d *machine.Dir, cmd *exec.Cmd) error {
 	if err := makeKept(d); err != nil {
 		return err
@@ -59,7 +59,7 @@ func makeKept(d *machine.Dir) error {
 	return nil
 }
 
-// keep writes what a network keeps.
+// keep writes a file of keptDir.
 func keep(dir *machine.Dir, name string, v any) error {
 	if err := makeKept(dir); err != nil {
 		return err
@@ -67,7 +67,7 @@ func keep(dir *machine.Dir, name string, v any) error {
 	return replace(dir.File(keptDir), name, v)
 }
 
-// readKept reads what a network keeps.
+// readKept reads a file of keptDir.
 func readKept(dir *machine.Dir, name string, into any) error {
 	err := readJSON(dir, filepath.Join(keptDir, name), into)
 	if errors.Is(err, fs.ErrNotExist) {

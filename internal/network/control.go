@@ -16,19 +16,19 @@ import (
 // callLimit bounds a call. The process answers in milliseconds.
 const callLimit = 10 * time.Second
 
-// status is what a process says of itself.
+// status is the status of a network's process.
 type status struct {
 	Process machine.Process `json:"process"`
 	Machine machine.Process `json:"machine"` // that it serves
-	Secrets int             `json:"secrets"` // that its proxy adds
+	Secrets int             `json:"secrets"` // number
 }
 
-// control answers the daemon:
+// control is the API for the daemon:
 //
-//	GET /status     who it is, and whom it serves
-//	GET /attached   answers when it has the machine's end of the link
-//	GET /traffic    what went where
-//	POST /reload    reads policy and secrets anew, and answers when they count
+//	GET /status     status
+//	GET /attached   status, once the process is connected to the machine
+//	GET /traffic    traffic by destination
+//	POST /reload    reads policy and secrets again; status, once they are in effect
 func (p *process) control() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, v any) { json.NewEncoder(w).Encode(v) }
@@ -55,7 +55,7 @@ func (p *process) control() http.Handler {
 
 func (p *process) status() status { return status{p.self, p.machine, int(p.secrets.Load())} }
 
-// call asks the process in a machine's directory. The error is [machine.ErrGone] if nobody listens.
+// call calls the process of a machine's directory. The error is [machine.ErrGone] if it does not listen.
 func call(ctx context.Context, dir *machine.Dir, method, path string, into any) error {
 	c := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -16,7 +16,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// TestGroup: a network is in the group of its machine, and the group goes when both have ended.
+// TestGroup: a network is in the control group of its machine, and the group is removed after both have ended.
 func TestGroup(t *testing.T) {
 	groups, err := cgroup.Open()
 	if err != nil {
@@ -54,7 +54,7 @@ const (
 	victimFile = "victim.json"       // whom it says that it is
 )
 
-// lie has the lock and the control socket of a network, and says that it is somebody else.
+// lie takes the lock and the control socket of a network, and reports the id of another process.
 func lie(dir string) error {
 	d, err := machine.OpenDir(dir)
 	if err != nil {
@@ -75,8 +75,8 @@ func lie(dir string) error {
 	return http.Serve(control, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(is) }))
 }
 
-// TestLies: a network that says it is another process, of the machine's or anybody's, moves nobody into the machine's group, and
-// is replaced.
+// TestLies: a network that reports the id of another process is replaced, and that process is not moved into the
+// machine's control group.
 func TestLies(t *testing.T) {
 	groups, err := cgroup.Open()
 	if err != nil {
@@ -111,13 +111,13 @@ func TestLies(t *testing.T) {
 	f.joined()
 	ready(t, l)
 	if now := f.pid(); now == impostor {
-		t.Error("the network that was taken over is there")
+		t.Error("the lying network still runs")
 	}
 	if in := groups.Groups(f.dir, victim.Process.Pid); len(in) > 0 {
-		t.Errorf("whom it named is in %v", in)
+		t.Errorf("the named process is in %v", in)
 	}
 	if err := victim.Process.Signal(unix.Signal(0)); err != nil {
-		t.Errorf("whom it named: %v", err)
+		t.Errorf("the named process: %v", err)
 	}
 	f.process.Kill()
 	f.process.Wait()

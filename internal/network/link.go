@@ -17,30 +17,30 @@ import (
 const (
 	firstPause = 50 * time.Millisecond
 	mostPause  = 2 * time.Second
-	steady     = 10 * time.Second // who lived for so long may be started at once
+	steady     = 10 * time.Second // a process that ran for so long is started again after firstPause
 
-	lookEach = time.Second // whether a process is stopped
+	lookEach = time.Second // between checks whether a process is stopped
 
-	seen = 10 * time.Millisecond // until the end of a process is seen that has just been opened
+	seen = 10 * time.Millisecond // within which the end of an opened process is noticed
 )
 
-// Link sees to it that a machine has its network, for as long as this daemon has the machine.
+// Link keeps the network of a machine running while this daemon has the machine.
 type Link struct {
 	n        *Networks
 	dir      string
-	again    bool // a process that is started is not the machine's first
+	again    bool // the next process is not the machine's first
 	cut      func(context.Context)
 	cancel   context.CancelFunc
 	over     chan struct{}
-	attached chan struct{} // closed when the machine has its network for the first time
+	attached chan struct{} // closed when the machine is connected to its network for the first time
 	once     sync.Once
-	pid      atomic.Int64 // of the process that is followed; 0: none
+	pid      atomic.Int64 // of the process; 0: none
 }
 
-// Join has the machine that runs in dir served: by the process that does so already, or by one that it
-// starts, now and whenever it ends before the machine. Its policy was written, see Write. cut is called
-// when there is another process than before: the guest's connections have lost their other ends, and their
-// programs would hear of it only when they send. begun: the machine was not started just now.
+// Join keeps the network of the machine in dir running. It uses the process that serves the machine, or starts one,
+// and starts another whenever it ends before the machine. The policy must have been written, see Write. Join calls cut
+// after another process has started: the guest's connections are dead then, but their programs would notice only
+// when they send. begun: the machine was started before this call.
 func (n *Networks) Join(dir string, begun bool, cut func(context.Context)) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{n: n, dir: dir, again: begun, cut: cut, cancel: cancel, over: make(chan struct{}), attached: make(chan struct{})}
@@ -51,7 +51,7 @@ func (n *Networks) Join(dir string, begun bool, cut func(context.Context)) *Link
 	return l
 }
 
-// Ready returns when the machine has its network.
+// Ready waits until the machine is connected to its network.
 func (l *Link) Ready(ctx context.Context) error {
 	select {
 	case <-l.attached:
@@ -59,17 +59,17 @@ func (l *Link) Ready(ctx context.Context) error {
 	case <-l.over:
 		return machine.Gone(l.dir)
 	case <-ctx.Done():
-		return holt.Errorf(holt.Timeout, "the network of the machine in %s does not come up", l.dir)
+		return holt.Errorf(holt.Timeout, "the network of the machine in %s did not start in time", l.dir)
 	}
 }
 
-// Release lets go of the network, which goes on as long as its machine.
+// Release stops following the process, which runs as long as its machine.
 func (l *Link) Release() {
 	l.cancel()
 	<-l.over
 }
 
-// End is Release for a machine that has ended: nothing of its network runs afterwards.
+// End is Release for a machine that has ended. It ends the network's process.
 func (l *Link) End() error {
 	l.Release()
 	return l.n.End(l.dir)
@@ -84,7 +84,7 @@ func (l *Link) run(ctx context.Context) {
 	if l.n.opt.Own != nil {
 		stop, err := answer(d, l.n.opt.Own(l.dir))
 		if err != nil {
-			l.n.opt.Log.Warn("a computer cannot speak of itself", "dir", l.dir, "err", err)
+			l.n.opt.Log.Warn("serve holt.internal for a computer", "dir", l.dir, "err", err)
 		} else {
 			defer stop()
 		}
@@ -96,9 +96,9 @@ func (l *Link) run(ctx context.Context) {
 		case ctx.Err() != nil, errors.Is(err, machine.ErrGone):
 			return
 		case err != nil:
-			l.n.opt.Log.Warn("no network for a machine", "dir", l.dir, "err", err)
+			l.n.opt.Log.Warn("start the network of a machine: will retry", "dir", l.dir, "err", err)
 		case ended && alive(d):
-			l.n.opt.Log.Warn("the network of a machine has ended; it is started anew, and the guest's connections end", "dir", l.dir)
+			l.n.opt.Log.Warn("the network of a machine has ended: starting another; the guest's connections are reset", "dir", l.dir)
 		}
 		if time.Since(began) > steady {
 			pause = firstPause
@@ -111,7 +111,7 @@ func (l *Link) run(ctx context.Context) {
 	}
 }
 
-// follow holds on to a process until it ends.
+// follow follows a process until it ends.
 func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err error) {
 	h, started, err := l.n.hold(ctx, d)
 	if h != nil {
@@ -143,18 +143,18 @@ func (l *Link) follow(ctx context.Context, d *machine.Dir) (ended bool, err erro
 	}
 }
 
-// resume has a process that somebody stopped go on: when the socket to it is full QEMU waits for it with all that it does,
-// the guest and its agent too.
+// resume continues a process that was stopped by a signal: once the socket to it is full QEMU blocks, and the guest with
+// it.
 func (l *Link) resume(h *machine.Handle) {
 	if h.Stopped() && h.Signal(unix.SIGCONT) == nil {
-		l.n.opt.Log.Warn("the network of a machine was stopped; it is continued, for the machine waits for it", "dir", l.dir, "pid", h.PID)
+		l.n.opt.Log.Warn("the network of a machine was stopped by a signal: continuing it, since the machine blocks", "dir", l.dir, "pid", h.PID)
 	}
 }
 
-// PID is the process that is the machine's network; 0 if there is none now.
+// PID returns the id of the network's process; 0 if there is none.
 func (l *Link) PID() int { return int(l.pid.Load()) }
 
-// await waits until the process has the machine.
+// await waits until the process is connected to the machine.
 func (l *Link) await(ctx context.Context, d *machine.Dir) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -165,13 +165,13 @@ func (l *Link) await(ctx context.Context, d *machine.Dir) error {
 	return err
 }
 
-// alive tells whether the machine of a directory runs.
+// alive reports whether the machine of a directory runs.
 func alive(d *machine.Dir) bool {
 	r, err := d.ReadRecord()
 	return err == nil && running(r.Process) == nil
 }
 
-// running returns [machine.ErrGone] if a process has ended, also one that nobody has waited for.
+// running returns [machine.ErrGone] if a process has ended, also if it is a zombie.
 func running(p machine.Process) error {
 	h, err := p.Open()
 	if err != nil {

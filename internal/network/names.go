@@ -9,19 +9,19 @@ import (
 	"holt/internal/network/netstack"
 )
 
-// namesFile has the names that addresses were given for, see [netstack.Known]: a guest that goes on with
-// another process, after a pause or a kill, may have kept an address and ask for no name again.
+// namesFile has the names and addresses that the resolver gave to the guest, see [netstack.Known]. After a pause or a
+// kill of the process the guest may still use an address without asking for its name again.
 const namesFile = "network-names.json"
 
-// names are what is in that file.
+// names is the content of that file.
 type names struct {
-	// Rested is when the process ended with its machine. What passes until the next begins does not count: to
-	// the guest it is no time. Zero: it runs, or was killed.
+	// Rested is when the process ended with its machine. The time until the next process starts does not count
+	// towards the names' expiry, since it does not pass in the guest. Zero: the process runs, or was killed.
 	Rested time.Time           `json:"rested,omitzero"`
 	Known  few[netstack.Known] `json:"known"`
 }
 
-// at returns the names as they count at a time, the first of a process.
+// at returns the names for a process that starts at now.
 func (n names) at(now time.Time) []netstack.Known {
 	if rest := now.Sub(n.Rested); !n.Rested.IsZero() && rest > 0 {
 		for i := range n.Known {
@@ -31,21 +31,20 @@ func (n names) at(now time.Time) []netstack.Known {
 	return n.Known
 }
 
-// recall has the names count that a process before this one knew. Of what cannot be read none do.
+// recall takes over the names of the process before this one.
 func (p *process) recall() {
 	var n names
 	if err := readKept(p.dir, namesFile, &n); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			p.log.Warn("names of before", "err", err)
+			p.log.Warn("read names of the former process", "err", err)
 		}
 		return
 	}
 	p.stack.Recall(n.at(time.Now()))
 }
 
-// Inherit has the names that addresses were given for in the machine of one directory count in that of another, whose
-// network has not begun: a fork goes on with the addresses that its parent knew. What the policy does not allow, it
-// does not for them either.
+// Inherit copies the names of one machine's network to that of another, which has not started: a fork continues with
+// the addresses that its parent knew. They do not extend the fork's policy.
 func (n *Networks) Inherit(from, to string) error {
 	source, err := machine.OpenDir(from)
 	if errors.Is(err, machine.ErrGone) {
@@ -66,7 +65,7 @@ func (n *Networks) Inherit(from, to string) error {
 	return replace(to, namesFile, known)
 }
 
-// keepNames writes the names down if there are new ones; ended: the process does, with its machine.
+// keepNames writes the names if there are new ones. ended: the process ends with its machine.
 func (p *process) keepNames(ended bool) error {
 	known, added := p.stack.Known()
 	if added == p.kept && !ended || len(known) == 0 && p.kept == 0 {

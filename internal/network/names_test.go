@@ -13,7 +13,7 @@ import (
 	"holt/internal/network/netstack"
 )
 
-// TestInherit: a fork's network knows what its parent's does; of what is not there, or cannot be read, nothing.
+// TestInherit: a fork's network has the names of its parent's. Missing and unreadable files have none.
 func TestInherit(t *testing.T) {
 	n, parent, fork := New(Options{}), t.TempDir(), t.TempDir()
 	if err := n.Inherit(filepath.Join(parent, "gone"), fork); err != nil {
@@ -48,7 +48,7 @@ func TestInherit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := n.Inherit(parent, fork); err == nil {
-			t.Error("what cannot be read is taken")
+			t.Error("an unreadable file is copied")
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 const patience = 20 * time.Second
 
-// fake is a machine without a guest: a process, and the end of a link that the test holds.
+// fake is a machine without a guest: a process, and the machine's end of a link, which the test has.
 type fake struct {
 	t        *testing.T
 	dir      string
@@ -68,7 +68,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// boot begins a machine in the directory.
+// boot starts a machine in the directory.
 func (f *fake) boot() {
 	f.t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -104,13 +104,13 @@ func (f *fake) boot() {
 	f.t.Cleanup(func() { f.listener.Close() })
 }
 
-// joined waits for the network to join, and for its gateway to answer.
+// joined waits until the network connects and its gateway answers.
 func (f *fake) joined() {
 	f.t.Helper()
 	f.listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
 	c, err := f.listener.Accept()
 	if err != nil {
-		f.t.Fatal("nobody joins: ", err)
+		f.t.Fatal("no network connects: ", err)
 	}
 	f.t.Cleanup(func() { c.Close() })
 	f.conn = c
@@ -118,8 +118,8 @@ func (f *fake) joined() {
 	f.answers()
 }
 
-// refuses connects to a private network and hears that it is refused, before it has asked who anybody is: as a
-// guest does that knows the gateway from before.
+// refuses checks that a connection to a private network is refused. It sends no ARP request before, like a guest that
+// knows the gateway.
 func (f *fake) refuses() {
 	f.t.Helper()
 	frame := segment(0x1234, netip.MustParseAddrPort("10.9.9.9:80"), 1, 0, flagSYN, "")
@@ -181,7 +181,7 @@ func (f *fake) hears(frame []byte, what string, is func([]byte) bool) {
 	}
 }
 
-// answers asks who has the gateway's address (ARP), and hears it.
+// answers checks that the gateway answers an ARP request.
 func (f *fake) answers() {
 	f.t.Helper()
 	frame := append(bytes.Repeat([]byte{0xff}, 6), 0x52, 0x54, 0, 0x68, 0x6f, 0x6c, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1,
@@ -191,7 +191,7 @@ func (f *fake) answers() {
 	})
 }
 
-// pid is of the process that is the network now.
+// pid returns the id of the network's process.
 func (f *fake) pid() int {
 	f.t.Helper()
 	all, err := Strays(f.dir)
@@ -214,7 +214,7 @@ func within(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: still not", what)
+			t.Fatalf("timeout waiting for: %s", what)
 		}
 	}
 }
@@ -238,8 +238,8 @@ func ready(t *testing.T, l *Link) {
 	}
 }
 
-// TestOutlives: a machine's network goes on without its daemon, is taken over by the next, comes back when it
-// is killed, and ends with its machine. The next machine has another.
+// TestOutlives: a machine's network runs without the daemon, the next daemon takes it over, it is replaced if it is
+// killed, and it ends with its machine. The next machine has another.
 func TestOutlives(t *testing.T) {
 	f, ctx := newFake(t), t.Context()
 	open := holt.NetworkPolicy{Egress: holt.EgressOpen}
@@ -273,7 +273,7 @@ func TestOutlives(t *testing.T) {
 	}
 	f.joined()
 	if now := f.pid(); now == pid {
-		t.Error("the process that was killed is there")
+		t.Error("the killed process still runs")
 	}
 	within(t, "the guest to be told", func() bool { return len(cuts) == 1 })
 	if err := second.Set(ctx, f.dir, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"example.com"}}); err != nil {
@@ -295,11 +295,11 @@ func TestOutlives(t *testing.T) {
 	f.gone()
 	l.Release()
 	if len(cuts) != 1 {
-		t.Errorf("connections were cut %d times", len(cuts))
+		t.Errorf("cut was called %d times", len(cuts))
 	}
 }
 
-// TestPolicyOfTheNext: a policy that is set while a network is away is that of the next; it says where packages come from.
+// TestPolicyOfTheNext: a policy that is set without a process applies to the next one, with the servers of packages.
 func TestPolicyOfTheNext(t *testing.T) {
 	f, ctx, n := newFake(t), t.Context(), networks(t)
 	p := holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"192.168.0.0/16"}}
@@ -316,7 +316,7 @@ func TestPolicyOfTheNext(t *testing.T) {
 		t.Errorf("%+v %v", s, err)
 	}
 	if err := n.Set(ctx, filepath.Join(f.dir, "nowhere"), p); err == nil {
-		t.Error("a machine that has no directory has a policy")
+		t.Error("a policy of a machine without a directory is written")
 	}
 	l := n.Join(f.dir, false, nil)
 	f.joined()
@@ -325,7 +325,7 @@ func TestPolicyOfTheNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tell(ctx, f.dir); err == nil {
-		t.Error("a policy that cannot be read is taken")
+		t.Error("an unreadable policy is accepted")
 	}
 	f.process.Kill()
 	if err := l.End(); err != nil {
@@ -333,7 +333,7 @@ func TestPolicyOfTheNext(t *testing.T) {
 	}
 }
 
-// TestTotals: what went where adds up over networks, and stays bounded.
+// TestTotals: traffic is summed over processes, and the number of destinations is bounded.
 func TestTotals(t *testing.T) {
 	dir, err := machine.MakeDir(filepath.Join(t.TempDir(), "m"))
 	if err != nil {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	endWait   = 20 * time.Second // for a process to end whose machine has
-	groupWait = time.Second      // for the kernel to have it out of its group, which is after its lock is free
-	answering = 20 * time.Second // for one to say who it is
+	endWait   = 20 * time.Second // for a process to end after its machine
+	groupWait = time.Second      // for the kernel to remove an ended process from its control group
+	answering = 20 * time.Second // for a process to answer /status
 )
 
-// Options say how networks are run.
+// Options are the options of [Networks].
 type Options struct {
-	// Command is the program that calls [Serve] with its last argument, and its first arguments.
+	// Command is a program and its first arguments. It calls [Serve] with its last argument.
 	Command []string
-	// Reach returns addresses that count as the internet's, whatever they look like: where the host
-	// itself gets packages from. Nil: there are none.
+	// Reach returns addresses that count as public, even if they are not: the servers of the host's
+	// packages. Nil: none.
 	Reach func(context.Context) []netip.AddrPort
-	// Own answers the computer whose machine is in a directory at http://holt.internal/. Nil: nobody does.
+	// Own serves http://holt.internal/ for the computer whose machine is in a directory. Nil: not served.
 	Own func(dir string) http.Handler
-	// Groups are those of the machines, which their networks join. Nil: there are none.
+	// Groups are the control groups of the machines, which their networks join. Nil: none.
 	Groups *cgroup.Tree
-	// Apart: each process is a user of its own in a jail, see [jail.Check].
+	// Apart runs each process as its own user in a jail, see [jail.Check].
 	Apart bool
 	Log   *slog.Logger
 }
@@ -45,7 +45,7 @@ type Options struct {
 // Networks are the networks of a daemon's machines.
 type Networks struct{ opt Options }
 
-// New returns the networks of machines, of which none is looked at yet.
+// New returns the networks of a daemon.
 func New(o Options) *Networks {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -53,7 +53,7 @@ func New(o Options) *Networks {
 	return &Networks{o}
 }
 
-// Write puts a policy where the network of the machine in dir finds it when it begins, or is told by Set.
+// Write writes the policy of the machine in dir. Its network reads it when it starts, or at Set.
 func (n *Networks) Write(ctx context.Context, dir string, p holt.NetworkPolicy) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return machine.Gone(dir)
@@ -65,7 +65,8 @@ func (n *Networks) Write(ctx context.Context, dir string, p holt.NetworkPolicy) 
 	return replace(dir, settingsFile, s)
 }
 
-// Set changes the policy of the machine in dir at once: when it returns what is not allowed any more is cut off.
+// Set changes the policy of the machine in dir, also if it runs. When Set returns, flows that are no longer allowed are
+// reset.
 func (n *Networks) Set(ctx context.Context, dir string, p holt.NetworkPolicy) error {
 	if err := n.Write(ctx, dir, p); err != nil {
 		return err
@@ -73,13 +74,13 @@ func (n *Networks) Set(ctx context.Context, dir string, p holt.NetworkPolicy) er
 	return tell(ctx, dir)
 }
 
-// tell has the process of a machine read policy and secrets. If there is none the next one does.
+// tell makes the process of a machine, if there is one, read policy and secrets again.
 func tell(ctx context.Context, dir string) error {
 	_, err := reload(ctx, dir)
 	return err
 }
 
-// reload is tell, and returns what the process says of itself then; nil if there is none.
+// reload is tell, and returns the status of the process; nil if there is none.
 func reload(ctx context.Context, dir string) (*status, error) {
 	d, err := machine.OpenDir(dir)
 	if err != nil {
@@ -99,7 +100,7 @@ func reload(ctx context.Context, dir string) (*status, error) {
 	return nil, err
 }
 
-// Traffic returns what the machines in dir have sent and received, in the order of destinations.
+// Traffic returns the traffic of the machines in dir, sorted by destination.
 func (n *Networks) Traffic(ctx context.Context, dir string) ([]holt.Traffic, error) {
 	d, err := machine.OpenDir(dir)
 	if errors.Is(err, machine.ErrGone) {
@@ -118,7 +119,7 @@ func (n *Networks) Traffic(ctx context.Context, dir string) ([]holt.Traffic, err
 	return readTraffic(d)
 }
 
-// takeLock takes the lock of a directory's network; Conflict if a process has it.
+// takeLock takes the lock of a directory's network, or returns Conflict if a process has it.
 func takeLock(d *machine.Dir) (*os.File, error) {
 	f, err := flock.Open(d.File(lockFile), 0o600)
 	if errors.Is(err, flock.ErrHeld) {
@@ -130,22 +131,22 @@ func takeLock(d *machine.Dir) (*os.File, error) {
 	return f, nil
 }
 
-// hold returns a handle on the process that is the network of the machine which runs in a directory; if
-// there is none it is started, with the lock. [machine.ErrGone] if no machine runs there whose network this is.
+// hold returns a handle of the network's process of the machine in a directory, and starts the process if there is
+// none. It returns [machine.ErrGone] if no machine with a network of this kind runs there.
 func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle, started bool, err error) {
 	record, err := d.ReadRecord()
 	if err != nil {
 		return nil, false, err
 	}
 	if _, err := os.Lstat(d.File(machine.Socket(machine.PortNetwork))); errors.Is(err, fs.ErrNotExist) {
-		return nil, false, machine.Gone(d.Path) // it was started with a network of another kind, or none
+		return nil, false, machine.Gone(d.Path) // the machine has no network, or one of another kind
 	}
 	if err := running(record.Process); err != nil {
 		return nil, false, err
 	}
 	lock, err := takeLock(d)
 	if err == nil {
-		defer lock.Close() // the process has its own
+		defer lock.Close() // the process has inherited it
 		h, err = n.start(d, lock)
 		return h, true, err
 	}
@@ -157,9 +158,9 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	var is status
 	if err = call(within, d, "GET", "/status", &is); err == nil && is.Machine == record.Process {
 		if h, err := is.Process.Open(); err == nil {
-			if !d.HeldBy(is.Process.PID, lockFile) { // a guest that has taken it over could have any process moved, and followed
+			if !d.HeldBy(is.Process.PID, lockFile) { // a guest that has taken over the process could give the id of any process
 				h.Close()
-				return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "the network in %s says that it is process %d, which it is not", d.Path, is.Process.PID), kill(d.Path))
+				return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "the network in %s reports the process id %d, which does not have its lock", d.Path, is.Process.PID), kill(d.Path))
 			}
 			n.bound(d, is.Process.PID)
 			return h, false, tell(ctx, d.Path)
@@ -168,11 +169,11 @@ func (n *Networks) hold(ctx context.Context, d *machine.Dir) (h *machine.Handle,
 	if ctx.Err() != nil {
 		return nil, false, ctx.Err()
 	}
-	// It serves a machine that was here before, or nobody.
-	return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "another network is still in %s", d.Path), n.End(d.Path))
+	// The process serves a former machine, or none.
+	return nil, false, errors.Join(holt.Errorf(holt.Unavailable, "the network of a former machine still runs in %s", d.Path), n.End(d.Path))
 }
 
-// trusted are the variables that say whom the host trusts: its proxy does.
+// trusted are the environment variables of the host's CA certificates, which the proxy trusts.
 var trusted = []string{"SSL_CERT_FILE", "SSL_CERT_DIR"}
 
 // start starts the process.
@@ -186,7 +187,7 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	}
 	defer control.Close()
 	if err := os.Chmod(d.File(controlSocket), 0o600); err != nil {
-		return nil, fmt.Errorf("close control socket to others: %w", err)
+		return nil, fmt.Errorf("set mode of control socket: %w", err)
 	}
 	log, err := os.OpenFile(d.File(logFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
@@ -195,18 +196,18 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	defer log.Close()
 	cmd := exec.Command(n.opt.Command[0], append(n.opt.Command[1:len(n.opt.Command):len(n.opt.Command)], d.Path)...)
 	cmd.Dir, cmd.ExtraFiles, cmd.Stderr, cmd.Stdout = "/", []*os.File{lock, control}, log, log
-	// What it does not need it does not get: a guest speaks to it.
+	// A minimal environment, since a hostile guest may take the process over.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "GOGC=100", "GOMAXPROCS=1", "GOTRACEBACK=single"}
 	for _, name := range trusted {
 		if where := os.Getenv(name); where != "" {
 			cmd.Env = append(cmd.Env, name+"="+where)
 		}
 	}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the network's
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // detached from the daemon's terminal and its signals
 	if err := n.run(d, cmd); err != nil {
 		return nil, fmt.Errorf("start network: %w", err)
 	}
-	p, err := machine.Identify(cmd.Process.Pid) // a child that nobody has waited for
+	p, err := machine.Identify(cmd.Process.Pid) // the child is not reaped yet, so the id is valid
 	var h *machine.Handle
 	if err == nil {
 		h, err = p.Open()
@@ -216,14 +217,14 @@ func (n *Networks) start(d *machine.Dir, lock *os.File) (*machine.Handle, error)
 	return h, err
 }
 
-// bound puts a network into the group of its machine. One that cannot be bounded runs on.
+// bound moves a network's process into the control group of its machine. It logs errors.
 func (n *Networks) bound(d *machine.Dir, pid int) {
 	if err := n.opt.Groups.Join(d.Path, pid); err != nil {
-		n.opt.Log.Warn("the network of a machine is not bounded", "dir", d.Path, "err", err)
+		n.opt.Log.Warn("move the network of a machine into its control group: it runs without limits", "dir", d.Path, "err", err)
 	}
 }
 
-// End waits until no network runs in dir, whose machine has ended, and sees to it.
+// End waits until the network in dir, whose machine has ended, ends too, and kills it after endWait.
 func (n *Networks) End(dir string) error {
 	d, err := machine.OpenDir(dir)
 	if errors.Is(err, machine.ErrGone) {
@@ -252,7 +253,7 @@ func (n *Networks) End(dir string) error {
 	return kill(dir)
 }
 
-// kill ends the processes of the network in dir.
+// kill kills the processes of the network in dir.
 func kill(dir string) error {
 	all, err := Strays(dir)
 	for _, one := range all {
@@ -266,7 +267,7 @@ func Strays(root string) ([]machine.Stray, error) {
 	return machine.FindHolders(root, lockFile, func(machine.Process) bool { return true }, machine.Process.Kill)
 }
 
-// Leftover returns those of them that serve no machine.
+// Leftover returns the processes of networks whose machine does not run.
 func Leftover(root string) (all []machine.Stray, err error) {
 	found, err := Strays(root)
 	for _, one := range found {

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// ownSocket is where the daemon answers a computer that speaks of itself: who comes this way is this
-	// computer, whatever it says. It is in its machine's directory, 0600, and there is one a computer.
+	// ownSocket is the daemon's socket for calls of one computer about itself. Each computer has its own, 0600, in its
+	// machine's directory, so the socket authenticates the computer.
 	ownSocket = "own.sock"
 
 	mostCalls = 8 // of a guest at once
-	// mostConns are answered at once, whoever opens them: a guest may have taken its network over, and have as many files
-	// open as that can. What one that was killed has left does not keep the next from asking.
+	// mostConns bounds the connections of one computer, in case a guest has taken over its network's process. It is more
+	// than mostCalls, so that connections of a killed process do not block the next one.
 	mostConns = 2 * mostCalls
 	callIdle  = 30 * time.Second
 )
 
-// internal answers at http://holt.internal/ by the daemon, whichever that is now.
+// internal forwards calls of http://holt.internal/ to the present daemon.
 func (p *process) internal() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "holt.internal"}) },
@@ -41,14 +41,14 @@ func (p *process) internal() http.Handler {
 	}
 }
 
-// Away is the answer of no daemon.
+// Away answers a call while no daemon runs.
 func Away(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	json.NewEncoder(w).Encode(holt.Errorf(holt.Unavailable, "holt is away; this computer goes on without").WithHint("try again in a while"))
+	json.NewEncoder(w).Encode(holt.Errorf(holt.Unavailable, "the holt daemon is not running; this computer is not affected").WithHint("try again later"))
 }
 
-// answer has a daemon's handler answer the computer until the returned function is called.
+// answer serves a computer's calls about itself until stop is called.
 func answer(d *machine.Dir, h http.Handler) (stop func(), err error) {
 	if err := d.Remove(ownSocket); err != nil {
 		return nil, err

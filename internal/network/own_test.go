@@ -14,8 +14,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// TestOwnConns: of the connections that a network opens for its computer only so many are open at the daemon; others
-// wait for those, and the next computer's for none.
+// TestOwnConns: a network has at most mostConns connections to the daemon; others wait. They do not affect another
+// computer.
 func TestOwnConns(t *testing.T) {
 	var open atomic.Int64
 	over := make(chan int64, 100) // of those that were too many

@@ -14,18 +14,18 @@ import (
 	"holt/internal/network/netstack"
 )
 
-// secretsFile has what the proxy of a machine adds to requests, 0600. A process that begins has it before
-// the first frame; without secrets there is no file.
+// secretsFile has the secrets of a machine's proxy, 0600. It is written before the process starts. It is absent
+// without secrets.
 const secretsFile = "network-secrets.json"
 
-// Secrets are what the proxy of a machine adds to requests, and the CA by which it speaks as their hosts.
+// Secrets are the secrets that a machine's proxy adds to requests, and the CA of its certificates for their hosts.
 type Secrets struct {
 	Hosts       []holt.HostSecret `json:"hosts"`
 	Certificate string            `json:"certificate"` // PEM
 	Key         string            `json:"key"`         // PEM
 }
 
-// CheckSecrets returns InvalidArgument for secrets that cannot be added to requests; it names no value.
+// CheckSecrets returns InvalidArgument for secrets that cannot be added to requests. The error has no value of a secret.
 func CheckSecrets(all []holt.HostSecret) error {
 	_, err := netstack.ParseSecrets(all)
 	return err
@@ -37,7 +37,7 @@ func NewAuthority(computer string) (certificate, key string, err error) {
 	return string(c), string(k), err
 }
 
-// WriteSecrets puts secrets where the network of the machine in dir finds them when it begins, or is told by SetSecrets.
+// WriteSecrets writes the secrets of the machine in dir. Its network reads them when it starts, or at SetSecrets.
 func (n *Networks) WriteSecrets(dir string, all Secrets) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return machine.Gone(dir)
@@ -51,21 +51,21 @@ func (n *Networks) WriteSecrets(dir string, all Secrets) error {
 	return nil
 }
 
-// SetSecrets changes the secrets of the machine in dir at once. Errors: Unsupported when its network is of
-// a holt that had none.
+// SetSecrets changes the secrets of the machine in dir, also if it runs. Errors: Unsupported (its network is of a
+// version without secrets).
 func (n *Networks) SetSecrets(ctx context.Context, dir string, all Secrets) error {
 	if err := n.WriteSecrets(dir, all); err != nil {
 		return err
 	}
 	is, err := reload(ctx, dir)
 	if err == nil && is != nil && is.Secrets != len(all.Hosts) {
-		return holt.Errorf(holt.Unsupported, "the computer's network was started by an older holt, which adds no secrets").
-			WithHint("they count from the computer's next start: holt computer stop and start, or pause and resume")
+		return holt.Errorf(holt.Unsupported, "the computer's network was started by an older holt, which does not support secrets").
+			WithHint("the secrets are saved and take effect after holt computer stop and start, or pause and resume")
 	}
 	return err
 }
 
-// reloadSecrets reads the secrets anew.
+// reloadSecrets reads the secrets again.
 func (p *process) reloadSecrets() error {
 	var s Secrets
 	if err := readJSON(p.dir, secretsFile, &s); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	"holt"
 )
 
-// TestSecrets: a network has secrets as soon as they are set, the next one from its beginning, and the file that they are
-// in is its owner's alone, and gone with the last.
+// TestSecrets: secrets take effect at once, and in the next process from its start. Their file has mode 0600, and is
+// removed with the last secret.
 func TestSecrets(t *testing.T) {
 	f, ctx, n := newFake(t), t.Context(), networks(t)
 	certificate, key, err := NewAuthority("curie")
@@ -62,10 +62,10 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("the file of no secrets: %v", err)
 	}
 	if err := n.SetSecrets(ctx, f.dir, Secrets{Hosts: one.Hosts, Certificate: "x"}); err == nil {
-		t.Error("a CA that is none is taken")
+		t.Error("an invalid CA is accepted")
 	}
 	if err := n.WriteSecrets(filepath.Join(f.dir, "nowhere"), one); err == nil {
-		t.Error("a machine that has no directory has secrets")
+		t.Error("secrets of a machine without a directory are written")
 	}
 	f.process.Kill()
 	if err := l.End(); err != nil {

@@ -28,12 +28,12 @@ const (
 )
 
 const (
-	saveEach  = 5 * time.Second        // what went where
-	joinAgain = 100 * time.Millisecond // after the machine's end of the link was closed
-	mostLog   = 1 << 20                // bytes that a process says
+	saveEach  = 5 * time.Second        // between writes of traffic and names
+	joinAgain = 100 * time.Millisecond // before a reconnect to the machine
+	mostLog   = 1 << 20                // size of a process's log, bytes
 )
 
-// process is the network of one machine, in the process that it is.
+// process is the state of a network's process.
 type process struct {
 	log      *slog.Logger
 	dir      *machine.Dir
@@ -41,16 +41,16 @@ type process struct {
 	machine  machine.Process
 	stack    *netstack.Stack
 	traffic  totals
-	secrets  atomic.Int64  // how many it adds
-	kept     int64         // names, as [netstack.Stack.Known] counts them, that are written down
+	secrets  atomic.Int64  // number
+	kept     int64         // the count of [netstack.Stack.Known] at the last write of names
 	loading  sync.Mutex    // held while policy and secrets are read
-	settings *settings     // that count; nil: none yet
-	attached chan struct{} // closed when the machine was there first
+	settings *settings     // in effect; nil: none yet
+	attached chan struct{} // closed at the first connection to the machine
 	once     sync.Once
 }
 
-// Serve is the process that is the network of the machine in a directory, until that ends. Its lock and
-// its control socket are inherited, see [Networks].
+// Serve runs the network of the machine in a directory until the machine ends. The process inherits its lock and
+// its control socket, see [Networks].
 func Serve(ctx context.Context, path string) error {
 	dir, err := machine.OpenDir(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func Serve(ctx context.Context, path string) error {
 		case <-ctx.Done():
 		}
 	}()
-	// What net/http says of answers that nobody asked for is a server's to choose, and would have no bound.
+	// net/http logs unsolicited responses of servers, which would fill the log.
 	stdlog.SetOutput(io.Discard)
 	p := &process{
 		log: slog.New(slog.NewTextHandler(&bounded{left: mostLog}, nil)),
@@ -90,7 +90,7 @@ func Serve(ctx context.Context, path string) error {
 	return p.run(ctx)
 }
 
-// run serves the machine until ctx ends. Connections end with the process.
+// run serves the machine until ctx ends.
 func (p *process) run(ctx context.Context) (err error) {
 	if p.stack, err = netstack.New(netstack.Options{Log: p.log, Internal: p.internal()}); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (p *process) run(ctx context.Context) (err error) {
 	return errors.Join(p.keepNames(true), p.traffic.write(p.dir, p.stack.Traffic()))
 }
 
-// join serves the machine's end of the link, again whenever it was closed.
+// join connects to the machine and serves it, again whenever the connection ends.
 func (p *process) join(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := p.dir.DialFrames(ctx, machine.Socket(machine.PortNetwork))
@@ -132,7 +132,7 @@ func (p *process) join(ctx context.Context) {
 	}
 }
 
-// keep writes down what went where, and the names of addresses, every now and then.
+// keep writes traffic and names periodically.
 func (p *process) keep(ctx context.Context) {
 	each := time.NewTicker(saveEach)
 	defer each.Stop()
@@ -140,10 +140,10 @@ func (p *process) keep(ctx context.Context) {
 		select {
 		case <-each.C:
 			if err := p.traffic.write(p.dir, p.stack.Traffic()); err != nil {
-				p.log.Warn("keep what went where", "err", err)
+				p.log.Warn("write traffic", "err", err)
 			}
 			if err := p.keepNames(false); err != nil {
-				p.log.Warn("keep names", "err", err)
+				p.log.Warn("write names", "err", err)
 			}
 		case <-ctx.Done():
 			return
@@ -151,8 +151,8 @@ func (p *process) keep(ctx context.Context) {
 	}
 }
 
-// reload reads policy and secrets anew; what is not permitted any more is cut off. A policy that is as it was
-// changes nothing.
+// reload reads policy and secrets again. It resets flows that the policy no longer permits. An unchanged policy has no
+// effect.
 func (p *process) reload() error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -171,7 +171,7 @@ func (p *process) reload() error {
 	return p.reloadSecrets()
 }
 
-// bounded is a log that has room for so much.
+// bounded is a log that discards output beyond its size.
 type bounded struct {
 	mu   sync.Mutex
 	left int
@@ -188,7 +188,7 @@ func (b *bounded) Write(text []byte) (int, error) {
 	return os.Stderr.Write(text)
 }
 
-// replace puts JSON into a file of a machine's directory, all of it at once.
+// replace replaces a file of a machine's directory by JSON, atomically.
 func replace(dir, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

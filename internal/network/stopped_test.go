@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// TestStopped: a network that somebody stops goes on by itself, the same process with the same connections.
+// TestStopped: a network that is stopped by a signal is continued, with the same process and connections.
 func TestStopped(t *testing.T) {
 	f, n := newFake(t), networks(t)
 	if err := n.Write(t.Context(), f.dir, holt.NetworkPolicy{Egress: holt.EgressOpen}); err != nil {

@@ -13,27 +13,27 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// mostDestinations are kept each for itself; the others all together.
+// mostDestinations is the number of destinations with counters of their own; the others share one.
 const mostDestinations = 1024
 
-// totals are what went where before this process.
+// totals is the traffic of the processes before this one.
 type totals struct {
 	before []holt.Traffic
 	mu     *sync.Mutex
-	last   *[]holt.Traffic // that was written
+	last   *[]holt.Traffic // as written last
 }
 
-// readTotals returns what the processes before this one have left.
+// readTotals reads the traffic of the processes before this one.
 func readTotals(dir *machine.Dir) totals {
 	t := totals{mu: new(sync.Mutex), last: new([]holt.Traffic)}
-	t.before, _ = readTraffic(dir) // of one that cannot be read it begins anew
+	t.before, _ = readTraffic(dir) // an unreadable file counts as empty
 	for i := range t.before {
 		t.before[i].Open = 0
 	}
 	return t
 }
 
-// readTraffic returns what was written down last; none is none.
+// readTraffic reads the traffic file. It returns nil if there is none.
 func readTraffic(dir *machine.Dir) ([]holt.Traffic, error) {
 	var all few[holt.Traffic]
 	if err := readKept(dir, trafficFile, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func readTraffic(dir *machine.Dir) ([]holt.Traffic, error) {
 	return all, nil
 }
 
-// write keeps what went before and now, if that is new.
+// write writes the sum of before and now, if it has changed.
 func (t totals) write(dir *machine.Dir, now []holt.Traffic) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t totals) write(dir *machine.Dir, now []holt.Traffic) error {
 	return nil
 }
 
-// sum adds up what went where, what went most first to stay if there are too many destinations.
+// sum adds up traffic by destination. If there are too many destinations, those with the least traffic share one entry.
 func sum(parts ...[]holt.Traffic) []holt.Traffic {
 	by := map[string]holt.Traffic{}
 	for _, part := range parts {

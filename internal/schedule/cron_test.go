@@ -10,8 +10,7 @@ import (
 
 const zoned = "2006-01-02T15:04:05-07:00"
 
-// What a fixed time of the day means where the clock is changed: once a day, whatever the
-// clock does; and what an interval means: real time.
+// TestSummerTime: a fixed time of day is due once a day, whatever the clock does. An interval follows real time.
 func TestSummerTime(t *testing.T) {
 	for _, c := range []struct{ cron, zone, after, want string }{
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00", "2026-03-29T03:00:00+02:00 2026-03-30T02:30:00+02:00"},
@@ -23,14 +22,14 @@ func TestSummerTime(t *testing.T) {
 		{"*/30 * * * *", "Europe/Berlin", "2026-10-25T01:59:00+02:00", "2026-10-25T02:00:00+02:00 2026-10-25T02:30:00+02:00 2026-10-25T02:00:00+01:00 2026-10-25T02:30:00+01:00 2026-10-25T03:00:00+01:00"},
 		{"@hourly", "America/New_York", "2026-11-01T00:30:00-04:00", "2026-11-01T01:00:00-04:00 2026-11-01T01:00:00-05:00 2026-11-01T02:00:00-05:00"},
 		{"30 2 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00+11:00", "2026-04-05T02:30:00+10:30 2026-04-06T02:30:00+10:30"}, // half an hour
-		{"45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00+11:00", "2026-04-05T01:45:00+11:00 2026-04-06T01:45:00+10:30"}, // which is repeated
+		{"45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00+11:00", "2026-04-05T01:45:00+11:00 2026-04-06T01:45:00+10:30"}, // repeated
 		{"0 0 * * *", "America/Santiago", "2026-09-05T12:00:00-04:00", "2026-09-06T01:00:00-03:00 2026-09-07T00:00:00-03:00"},     // no midnight
 		{"15 1 29 2 *", "UTC", "2026-11-23T03:00:00+00:00", "2028-02-29T01:15:00+00:00"},
 		{"0 9 * * 1-5", "Asia/Kolkata", "2026-11-20T10:00:00+05:30", "2026-11-23T09:00:00+05:30 2026-11-24T09:00:00+05:30"},
 		{"0 9 * * 7", "UTC", "2026-11-23T00:00:00+00:00", "2026-11-29T09:00:00+00:00 2026-12-06T09:00:00+00:00"},
 		{"0 9 * * 5-7", "UTC", "2026-11-23T00:00:00+00:00", "2026-11-27T09:00:00+00:00 2026-11-28T09:00:00+00:00 2026-11-29T09:00:00+00:00 2026-12-04T09:00:00+00:00"},
-		{"0 0 13 * FRI", "UTC", "2026-11-12T00:00:00+00:00", "2026-11-13T00:00:00+00:00 2026-11-20T00:00:00+00:00"},  // either, as cron has it
-		{"0 0 */2 * MON", "UTC", "2026-11-01T00:00:00+00:00", "2026-11-09T00:00:00+00:00 2026-11-23T00:00:00+00:00"}, // both, where one begins with *
+		{"0 0 13 * FRI", "UTC", "2026-11-12T00:00:00+00:00", "2026-11-13T00:00:00+00:00 2026-11-20T00:00:00+00:00"},  // either matches, as in cron
+		{"0 0 */2 * MON", "UTC", "2026-11-01T00:00:00+00:00", "2026-11-09T00:00:00+00:00 2026-11-23T00:00:00+00:00"}, // both must match, since one starts with *
 		{" @Daily ", "", "2026-11-23T03:00:00+00:00", "2026-11-24T00:00:00+00:00"},
 	} {
 		table, err := Parse(c.cron, c.zone)
@@ -53,8 +52,8 @@ func TestSummerTime(t *testing.T) {
 	}
 }
 
-// Where no clock is changed the times are those that match the fields, minute by minute; and a
-// fixed time comes once on each day of each zone.
+// TestEachMinute: without changes of the clock the due times are the minutes that match the fields. A fixed time comes
+// once a day in each zone.
 func TestEachMinute(t *testing.T) {
 	table, err := Parse("*/7 3-5 * * 0,3", "Asia/Tokyo")
 	if err != nil {

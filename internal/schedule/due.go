@@ -6,15 +6,15 @@ import (
 	"holt"
 )
 
-// grace is how late the last of the due times that are found may be and still count as found in
-// time: a daemon that is restarted, and a host that sleeps for a snapshot, miss nothing.
+// grace is how late a due time may be found without counting as missed, so that a restart of the daemon or
+// a short suspension of the host misses nothing.
 const grace = 2 * time.Minute
 
-// found are the due times of a schedule that were found at one look.
+// found collects the due times of a schedule since it fired last.
 type found struct {
 	count int
 	first time.Time
-	last  []time.Time // the last of them, up to holt.MostMadeUp and one more
+	last  []time.Time // the last holt.MostMadeUp+1 of them
 }
 
 func (f *found) add(due time.Time) bool {
@@ -28,8 +28,8 @@ func (f *found) add(due time.Time) bool {
 	return true
 }
 
-// plan says which of the due times that were found are fired, and how many before them are missed.
-// waiting is how many firings of the schedule wait already.
+// plan returns the due times that fire, the number of earlier ones that are missed, and the last of these.
+// waiting is the number of queued firings of the schedule.
 func (f *found) plan(policy holt.MissedPolicy, now time.Time, waiting int) (missed int, until time.Time, fire []time.Time) {
 	n := 1
 	switch latest := f.last[len(f.last)-1]; {

@@ -9,9 +9,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// TestTenantsDoNotFillEachOther: as many schedules as a tenant may have keep nobody else from making some, who sees only
-// theirs; those of all together have a bound of their own, and each refusal says which it is.
-func TestTenantsDoNotFillEachOther(t *testing.T) {
+// TestLimits: the limits of schedules of a computer, a tenant and all tenants are independent, and the error names the
+// limit. A tenant sees only its own schedules.
+func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	change := func(sql string, args ...any) {
 		t.Helper()
@@ -35,7 +35,7 @@ func TestTenantsDoNotFillEachOther(t *testing.T) {
 		t.Helper()
 		_, err := s.Create(t.Context(), holt.ScheduleSpec{Computer: computer, Name: "more", Cron: "@daily", Spec: holt.RunSpec{Command: "1m"}}, "")
 		if holt.CodeOf(err) != holt.TooMany || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v, and not %q", computer, err, why)
+			t.Errorf("%s: %v, want %q", computer, err, why)
 		}
 	}
 	for i := range mostOfTenant / mostOfComputer {

@@ -15,48 +15,49 @@ import (
 )
 
 const (
-	// lookEvery is how long the wall clock is not looked at, at most: the timers of a process
-	// stand while its host sleeps, and know nothing of a clock that was set.
-	lookEvery = time.Minute
-	// clockStep is how far back a clock goes that was wrong before, as for cron: what it is set back
-	// by less has been accounted for.
+	// clockEvery is the longest interval between reads of the wall clock: timers do not
+	// advance while the host is suspended, and do not notice a clock that is set.
+	clockEvery = time.Minute
+	// clockStep is the least step back of the clock that schedules follow, as in cron. After a smaller step
+	// due times that have fired do not fire again.
 	clockStep = 3 * time.Hour
 )
 
-// watch fires what is due until ctx ends.
+// watch calls fireDue until ctx ends.
 func (s *Store) watch(ctx context.Context) {
 	for {
-		wait := lookEvery
-		next, err := s.look(ctx)
+		wait := clockEvery
+		next, err := s.fireDue(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.log.ErrorContext(ctx, "look what is due", "err", err)
-			wait = lookEvery / 6
+			s.log.ErrorContext(ctx, "find due schedules", "err", err)
+			wait = clockEvery / 6
 		case !next.IsZero():
 			wait = min(wait, max(0, next.Sub(s.cfg.Now())))
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-s.bell:
+		case <-s.changed:
 		case <-t.C:
 		}
 		t.Stop()
 	}
 }
 
-// skip says once of a schedule that cannot be read that it does not fire; all others do.
+// skip logs once that an unreadable schedule does not fire.
 func (s *Store) skip(id holt.ScheduleID, why error) {
 	if !s.skipped[id] {
 		s.skipped[id] = true
-		s.log.Error("a schedule cannot be read and does not fire; holt schedule update or delete mends that", "schedule", id, "err", why)
+		s.log.Error("read schedule: it does not fire; repair it with holt schedule update, or delete it", "schedule", id, "err", why)
 	}
 }
 
-// look fires what is due now, and says what is due next; zero: nothing. What fails keeps nothing else from firing.
-func (s *Store) look(ctx context.Context) (next time.Time, err error) {
+// fireDue fires the schedules that are due, and returns the next due time; zero: none. An error of one schedule does not
+// affect the others.
+func (s *Store) fireDue(ctx context.Context) (next time.Time, err error) {
 	now := s.cfg.Now().UTC()
 	var due []record
 	err = s.read(ctx, func(tx *db.Tx) (err error) {
@@ -68,19 +69,19 @@ func (s *Store) look(ctx context.Context) (next time.Time, err error) {
 	}
 	var failed error
 	for _, r := range due {
-		if wrong := r.wrong(); wrong != nil {
-			s.skip(r.ID, wrong)
+		if invalid := r.invalid(); invalid != nil {
+			s.skip(r.ID, invalid)
 		} else if err := s.fire(ctx, r.ID, now); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("fire schedule %s: %w", r.ID, err))
 		}
 	}
-	err = s.read(ctx, func(tx *db.Tx) error { // what is due and did not fire is looked at again in a while
+	err = s.read(ctx, func(tx *db.Tx) error { // schedules that are due and failed to fire are retried later
 		return tx.Query(`SELECT coalesce(min(next), 0) FROM schedule WHERE enabled AND next > ?`, []any{nanos(now)}, func(row *db.Row) error { next = timeOf(row.Int64(0)); return nil })
 	})
 	return next, errors.Join(failed, err)
 }
 
-// fire accounts for all due times of a schedule up to now.
+// fire records a firing for each due time of a schedule up to now.
 func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) error {
 	fired := false
 	err := s.write(ctx, func(tx *db.Tx) error {
@@ -93,9 +94,9 @@ func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) err
 			return err
 		}
 		if r.after.After(now.Add(clockStep)) {
-			s.log.WarnContext(ctx, "the clock went back: the schedule goes by the new one", "schedule", id, "was", r.after, "now", now)
+			s.log.WarnContext(ctx, "the clock went back: the schedule follows the new time", "schedule", id, "was", r.after, "now", now)
 			r.after, r.next = now, table.Next(now)
-			return moveOn(tx, r)
+			return saveTimes(tx, r)
 		}
 		var f found
 		table.Between(r.after, now, f.add)
@@ -114,25 +115,25 @@ func (s *Store) fire(ctx context.Context, id holt.ScheduleID, now time.Time) err
 			r.after = f.last[len(f.last)-1]
 		}
 		r.next = table.Next(r.after)
-		return moveOn(tx, r)
+		return saveTimes(tx, r)
 	})
 	if err == nil {
 		err = s.point("schedule/fired")
 	}
 	if err == nil && fired {
-		s.pursue(id)
+		s.startWorker(id)
 	}
 	return err
 }
 
-// recordMissed writes down due times that nobody will make up for.
+// recordMissed records count due times as one missed firing.
 func recordMissed(tx *db.Tx, r record, first, until time.Time, count int, now time.Time) error {
 	if count == 0 {
 		return nil
 	}
 	f := firing{Firing: holt.Firing{
 		Schedule: r.ID, Due: first, Until: &until, Count: count, State: holt.FiringMissed, EndedAt: &now,
-		Reason: "the daemon did not run then, or its host slept; the policy for missed times is " + string(r.Missed),
+		Reason: "the daemon did not run, or the host was suspended; the policy for missed times is " + string(r.Missed),
 	}, computer: r.ComputerID}
 	if count == 1 {
 		f.Until = nil
@@ -143,18 +144,18 @@ func recordMissed(tx *db.Tx, r record, first, until time.Time, count int, now ti
 	return prune(tx, r.ID)
 }
 
-// fireAll writes down the firings of due times, the earliest first; several are made up for one
-// after the other, whatever goes on. It says whether any of them is to run.
+// fireAll records the firings of due times, the earliest first. Several run one after the
+// other, whatever the overlap policy. fired: at least one of them will run.
 func fireAll(tx *db.Tx, r record, dues []time.Time, now time.Time) (fired bool, err error) {
 	if len(dues) > 0 {
-		if err := oweThaw(tx, r.ID, now); err != nil {
+		if err := requestThaw(tx, r.ID, now); err != nil {
 			return false, err
 		}
 	}
 	for _, due := range dues {
 		f := firing{Firing: holt.Firing{Schedule: r.ID, Due: due, State: holt.FiringQueued}, computer: r.ComputerID}
 		if len(dues) == 1 {
-			if err := meet(tx, r, &f, now); err != nil {
+			if err := applyOverlap(tx, r, &f, now); err != nil {
 				return false, err
 			}
 		}
@@ -166,20 +167,20 @@ func fireAll(tx *db.Tx, r record, dues []time.Time, now time.Time) (fired bool, 
 	return fired, prune(tx, r.ID)
 }
 
-// meet says of a firing what becomes of it if another one of its schedule goes on.
-func meet(tx *db.Tx, r record, f *firing, now time.Time) error {
-	on, err := firings(tx, `WHERE schedule = ? AND `+goesOn+` ORDER BY state = 'queued', seq`, r.ID)
+// applyOverlap applies the overlap policy to a firing if another one of its schedule is open.
+func applyOverlap(tx *db.Tx, r record, f *firing, now time.Time) error {
+	on, err := firings(tx, `WHERE schedule = ? AND `+isOpen+` ORDER BY state = 'queued', seq`, r.ID)
 	if err != nil || len(on) == 0 {
 		return err
 	}
 	first := slices.IndexFunc(on, func(f firing) bool { return f.State == holt.FiringQueued })
-	f.Reason = "the one of " + stamp(on[0].Due) + " goes on"
+	f.Reason = "the run of " + stamp(on[0].Due) + " has not ended"
 	switch {
 	case r.Overlap == holt.OverlapReplace:
 		f.replaces = true
 		for _, q := range on[max(first, 0):] {
 			if q.State == holt.FiringQueued {
-				q.State, q.Reason, q.EndedAt = holt.FiringSkipped, "the one of "+stamp(f.Due)+" took its place", &now
+				q.State, q.Reason, q.EndedAt = holt.FiringSkipped, "replaced by the run of "+stamp(f.Due), &now
 				f.was, q.was = cmp.Or(f.was, q.was), ""
 				if err := save(tx, q); err != nil {
 					return err
@@ -190,7 +191,7 @@ func meet(tx *db.Tx, r record, f *firing, now time.Time) error {
 	case r.Overlap == holt.OverlapQueue && first < 0:
 		return nil
 	case r.Overlap == holt.OverlapQueue:
-		f.Reason = "the one of " + stamp(on[first].Due) + " waits already"
+		f.Reason = "the run of " + stamp(on[first].Due) + " is queued already"
 	}
 	f.State, f.EndedAt = holt.FiringSkipped, &now
 	return nil
@@ -198,11 +199,11 @@ func meet(tx *db.Tx, r record, f *firing, now time.Time) error {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Run fires a schedule now, whether it is enabled or not, and returns when its run has
-// started or cannot be, or waits for the one before it, or for room.
+// Run fires a schedule now, whether it is enabled or not. It returns when the run has
+// started or has failed to start, or waits for the previous run or for room.
 //
-// Errors: NotFound, Conflict (its last run goes on, and the policy for that is skip, or one
-// waits already; several have ref as name).
+// Errors: NotFound, Conflict (the previous run has not ended and the overlap policy is skip, or a run
+// is queued already; several schedules have the name ref).
 func (s *Store) Run(ctx context.Context, ref, key string) (holt.Firing, error) {
 	seq, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[int64]{
 		Key: key, Method: "schedule.run", Request: ref,
@@ -226,7 +227,7 @@ func (s *Store) fireNow(ctx context.Context, ref string, claim *idempotency.Clai
 		if _, there, err := byID(tx, r.ID); err != nil || !there {
 			return cmp.Or(err, notFound(ref))
 		}
-		if err := errors.Join(oweThaw(tx, r.ID, now), meet(tx, r, &f, now)); err != nil || f.State == holt.FiringSkipped {
+		if err := errors.Join(requestThaw(tx, r.ID, now), applyOverlap(tx, r, &f, now)); err != nil || f.State == holt.FiringSkipped {
 			return err
 		}
 		if err := add(tx, &f); err != nil {
@@ -235,15 +236,15 @@ func (s *Store) fireNow(ctx context.Context, ref string, claim *idempotency.Clai
 		return claim.Bind(tx, strconv.FormatInt(f.seq, 10))
 	})
 	if err == nil && f.State == holt.FiringSkipped {
-		err = holt.Errorf(holt.Conflict, "%s is not run now: %s", r.Name, f.Reason).WithHint("wait for its end, or holt schedule update --overlap queue or replace")
+		err = holt.Errorf(holt.Conflict, "%s cannot run now: %s", r.Name, f.Reason).WithHint("try again when it has ended, or change the policy: holt schedule update --overlap queue (or replace)")
 	}
 	if err == nil {
-		s.pursue(r.ID)
+		s.startWorker(r.ID)
 	}
 	return f.seq, err
 }
 
-// begun waits until a firing has begun, or will not.
+// begun waits until a firing has started, has failed, or has a reason to wait.
 func (s *Store) begun(ctx context.Context, seq int64) (holt.Firing, error) {
 	for {
 		var all []firing
@@ -255,7 +256,7 @@ func (s *Store) begun(ctx context.Context, seq int64) (holt.Firing, error) {
 		case err != nil:
 			return holt.Firing{}, err
 		case len(all) == 0:
-			return holt.Firing{}, holt.Errorf(holt.Conflict, "the schedule was deleted meanwhile")
+			return holt.Firing{}, holt.Errorf(holt.Conflict, "the schedule was deleted before its run started")
 		case all[0].State != holt.FiringStarting && all[0].State != holt.FiringQueued || all[0].Reason != "":
 			return *all[0].shown(), nil
 		}
@@ -265,10 +266,10 @@ func (s *Store) begun(ctx context.Context, seq int64) (holt.Firing, error) {
 	}
 }
 
-// begunEvery is how often a caller looks whether a run has begun.
+// begunEvery is the poll interval of begun.
 const begunEvery = 50 * time.Millisecond
 
-// pause waits.
+// pause sleeps for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(cmp.Or(d, time.Nanosecond))
 	defer t.Stop()

@@ -14,9 +14,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// TestModel has many schedules of several computers over days in which the daemon dies at any step
-// or is ended at any time, the host sleeps, its clock is set and computers are paused under runs: each due time is run once, or
-// accounted for as skipped or missed by the schedule's policy, and no computer is left awake.
+// TestModel has many schedules of several computers over days. The daemon is killed at any step or ended at any time, the
+// host is suspended, its clock is set, and computers are paused during runs. Each due time runs once, or is skipped or
+// missed by the schedule's policy, and no computer is left awake.
 // HOLT_SOAK=1 makes it 30 days for each of 10 seeds; HOLT_SEED names one.
 func TestModel(t *testing.T) {
 	seeds, days := 1, 2
@@ -35,14 +35,14 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// model is a world with what is known of it.
+// model is a world with the expected schedules and firings.
 type model struct {
 	*world
 	rng    *rand.Rand
 	all    map[string]holt.Schedule // by name
 	tables map[string]*Timetable
-	seen   map[string]map[int64]firing // by name and seq: the latest that was seen of each
-	gaps   [][2]time.Time              // of the wall clock, in which nobody looked
+	seen   map[string]map[int64]firing // by name and seq: the latest state of each
+	gaps   [][2]time.Time              // of the wall clock, without a daemon that reads it
 }
 
 func newModel(t *testing.T, seed uint64) *model {
@@ -66,36 +66,36 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// live lets some days pass, and looks at what became of them.
+// live lets some days pass and records the firings.
 func (m *model) live(days int) {
 	for end := time.Now().Add(time.Duration(days) * 24 * time.Hour); time.Now().Before(end); m.look() {
 		switch m.rng.IntN(7) {
 		case 0:
 			m.killed()
-		case 1: // it is ended
+		case 1: // the daemon ends
 			time.Sleep(m.some(3 * time.Hour))
 			m.ok(m.s.Close())
 			m.away(m.some([]time.Duration{time.Minute, 10 * time.Hour}[m.rng.IntN(2)]))
-		case 2: // the host sleeps
+		case 2: // the host is suspended
 			time.Sleep(m.some(time.Hour))
 			now := m.now()
 			m.jump(m.some(8 * time.Hour))
-			m.gaps = append(m.gaps, [2]time.Time{now, m.now().Add(lookEvery)})
+			m.gaps = append(m.gaps, [2]time.Time{now, m.now().Add(clockEvery)})
 		case 3: // the clock is set back
 			m.jump(-m.some(20 * time.Minute))
 			time.Sleep(m.some(time.Hour))
-		case 4: // somebody pauses one, whatever runs there
+		case 4: // a computer is paused, perhaps during a run
 			time.Sleep(m.some(time.Hour))
 			m.freezes([]string{"einstein", "bohr", "curie"}[m.rng.IntN(3)])
 		default:
 			time.Sleep(m.some(4 * time.Hour))
 		}
 	}
-	for name := range m.all { // and what waits is done
+	for name := range m.all { // queued firings come to their end
 		_, err := m.s.Update(m.t.Context(), name, holt.ScheduleChange{Enabled: new(bool)}, "")
 		m.ok(err)
 	}
-	for _, c := range m.computers { // what a pause holds up has no due time any more that wakes it
+	for _, c := range m.computers { // no further due time wakes a paused computer
 		if m.freezes(c.Name) {
 			m.ok(m.Wake(m.t.Context(), c.ID))
 		}
@@ -123,7 +123,7 @@ func (m *model) some(most time.Duration) time.Duration {
 	return time.Duration(m.rng.Int64N(int64(most)))
 }
 
-// killed has the daemon die at a step.
+// killed kills the daemon at a step.
 func (m *model) killed() {
 	at, after := []string{"schedule/fired", "schedule/prepared", "schedule/started", "schedule/ended"}[m.rng.IntN(4)], m.rng.IntN(4)
 	m.fatal(func(point string) bool {
@@ -143,16 +143,16 @@ func (m *model) killed() {
 	m.away(m.some([]time.Duration{time.Minute, 10 * time.Hour}[m.rng.IntN(2)]))
 }
 
-// away has no daemon for some time. Machines may end meanwhile.
+// away runs no daemon for some time, in which machines may end.
 func (m *model) away(d time.Duration) {
 	now := m.now()
 	time.Sleep(d)
 	m.look()
 	m.open()
-	m.gaps = append(m.gaps, [2]time.Time{now.Add(-lookEvery), m.now()})
+	m.gaps = append(m.gaps, [2]time.Time{now.Add(-clockEvery), m.now()})
 }
 
-// look takes notes of what became of the schedules: of what is long ago nothing is kept.
+// look records the firings, since the store prunes old ones.
 func (m *model) look() {
 	names := map[holt.ScheduleID]string{}
 	for name, s := range m.all {
@@ -167,13 +167,13 @@ func (m *model) look() {
 	}))
 }
 
-// covers checks that each due time of a schedule has become one thing, and that it may have.
+// covers checks that each due time of a schedule has exactly one firing, which the policy allows.
 func (m *model) covers(name string) {
 	s, table := m.all[name], m.tables[name]
 	became := map[int64]firing{}
 	for _, f := range m.seen[name] {
 		if f.State.GoesOn() {
-			m.t.Errorf("%s: that of %v is %s at the end", name, f.Due, f.State)
+			m.t.Errorf("%s: the firing of %v is %s at the end", name, f.Due, f.State)
 		}
 		until, count := f.Due, 0
 		if f.Until != nil {
@@ -181,14 +181,14 @@ func (m *model) covers(name string) {
 		}
 		table.Between(f.Due.Add(-1), until, func(due time.Time) bool {
 			if before, twice := became[due.UnixNano()]; twice {
-				m.t.Errorf("%s: %v became %s and %s", name, due, before.State, f.State)
+				m.t.Errorf("%s: %v is %s and %s", name, due, before.State, f.State)
 			}
 			became[due.UnixNano()] = f
 			count++
 			return true
 		})
 		if count != f.Count {
-			m.t.Errorf("%s: %s of %v to %v stands for %d, not %d", name, f.State, f.Due, until, count, f.Count)
+			m.t.Errorf("%s: %s of %v to %v counts %d, want %d", name, f.State, f.Due, until, count, f.Count)
 		}
 		m.may(s, f, until)
 	}
@@ -201,44 +201,44 @@ func (m *model) covers(name string) {
 	due := 0
 	table.Between(s.CreatedAt, after, func(at time.Time) bool {
 		if _, ok := became[at.UnixNano()]; !ok {
-			m.t.Errorf("%s: nothing became of %v", name, at)
+			m.t.Errorf("%s: no firing of %v", name, at)
 		}
 		due++
 		return true
 	})
 	if due != len(became) {
-		m.t.Errorf("%s: %d due times, %d became something", name, due, len(became))
+		m.t.Errorf("%s: %d due times, %d with a firing", name, due, len(became))
 	}
 }
 
-// may checks that a firing became what its policy allows.
+// may checks that the policy allows the state of a firing.
 func (m *model) may(s holt.Schedule, f firing, until time.Time) {
 	in := func(t time.Time) bool {
 		return slices.ContainsFunc(m.gaps, func(g [2]time.Time) bool { return !t.Before(g[0]) && !t.After(g[1]) })
 	}
-	slept := func(g [2]time.Time) bool { // the host, while the run was being started
+	slept := func(g [2]time.Time) bool { // while the run was being started
 		return !g[0].Before(f.Due) && g[0].Sub(f.Due) <= grace && !f.StartedAt.After(g[1])
 	}
 	switch {
-	case f.State == holt.FiringMissed && f.Run != "": // it was about to be started, which may be long after it was due if it waited for another
+	case f.State == holt.FiringMissed && f.Run != "": // the daemon ended before the start, which can be long after the due time if the firing was queued
 		if !in(*f.EndedAt) {
-			m.t.Errorf("%s: %v is missed at %v, and the daemon was there", s.Name, f.Due, f.EndedAt)
+			m.t.Errorf("%s: %v is missed at %v, although the daemon ran", s.Name, f.Due, f.EndedAt)
 		}
 	case f.State == holt.FiringMissed && (!in(f.Due) || !in(until)):
-		m.t.Errorf("%s: %v to %v are missed, and the daemon was there", s.Name, f.Due, until)
+		m.t.Errorf("%s: %v to %v are missed, although the daemon ran", s.Name, f.Due, until)
 	case f.State == holt.FiringMissed && s.Missed == holt.MissedAll && f.Count == 0:
-		m.t.Errorf("%s: nothing is missed", s.Name)
+		m.t.Errorf("%s: a firing is missed without due times", s.Name)
 	case f.State == holt.FiringSkipped && f.Reason == "":
-		m.t.Errorf("%s: %v is skipped for no reason", s.Name, f.Due)
+		m.t.Errorf("%s: %v is skipped without a reason", s.Name, f.Due)
 	case f.State == holt.FiringExited && s.Missed == holt.MissedSkip && s.Overlap == holt.OverlapSkip && f.StartedAt.Sub(f.Due) > grace+time.Minute && !slices.ContainsFunc(m.gaps, slept):
-		m.t.Errorf("%s: %v was run at %v", s.Name, f.Due, f.StartedAt)
+		m.t.Errorf("%s: %v ran too late, at %v", s.Name, f.Due, f.StartedAt)
 	case f.State == holt.FiringFailed || f.State == holt.FiringLost:
 		m.t.Errorf("%s: %v is %s: %s", s.Name, f.Due, f.State, f.Reason)
 	}
 }
 
-// runsOnce checks that each run is that of one firing, that those of one schedule did not overlap, and
-// that all computers rest.
+// runsOnce checks that each run belongs to one firing, that runs of a schedule did not overlap, and
+// that all computers are paused.
 func (m *model) runsOnce() {
 	of := map[holt.RunID]int{}
 	total := map[holt.FiringState]int{}

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	roomWait  = time.Hour        // for which a firing is tried again whose computer finds no room
-	roomEvery = 15 * time.Second // between two tries
+	roomWait  = time.Hour        // how long a firing whose computer finds no room is retried
+	roomEvery = 15 * time.Second // between tries
 )
 
-// lacksRoom says whether a computer may be woken later that could not be now.
+// lacksRoom reports whether a computer that cannot be woken now may be woken later.
 func lacksRoom(err error) bool {
 	switch holt.CodeOf(err) {
 	case holt.TooMany:
@@ -34,25 +34,25 @@ func lacksRoom(err error) bool {
 	return false
 }
 
-// waits says whether a firing whose computer finds no room is tried again.
+// waits reports whether a firing whose computer finds no room is retried.
 func (s *Store) waits(f *firing) bool {
 	return f.refused.IsZero() || s.cfg.Now().Sub(f.refused) < roomWait
 }
 
-// tryLater leaves a firing as it is for a while, with the reason, unless another takes its place.
-func (s *Store) tryLater(ctx context.Context, f *firing, why error) error {
+// retryLater records why a firing waits, and sleeps for roomEvery. It ends a firing that another replaces.
+func (s *Store) retryLater(ctx context.Context, f *firing, why error) error {
 	next, replaced, err := s.replacement(ctx, f.Schedule)
 	if err != nil {
 		return err
 	}
 	if replaced {
-		return s.finish(ctx, f, holt.FiringSkipped, "the one of "+stamp(next.Due)+" took its place; it had waited: "+reasonOf(why))
+		return s.finish(ctx, f, holt.FiringSkipped, "replaced by the run of "+stamp(next.Due)+" while it waited: "+reasonOf(why))
 	}
 	if f.refused.IsZero() {
 		f.refused = s.cfg.Now().UTC()
 		s.log.WarnContext(ctx, "a schedule waits for room", "schedule", f.Schedule, "computer", f.computer, "err", why)
 	}
-	f.Reason = "is tried again until " + stamp(f.refused.Add(roomWait)) + ": " + reasonOf(why)
+	f.Reason = "retried until " + stamp(f.refused.Add(roomWait)) + ": " + reasonOf(why)
 	if err := s.write(ctx, func(tx *db.Tx) error { return save(tx, *f) }); err != nil {
 		return err
 	}

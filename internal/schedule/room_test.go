@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// More computers than the host has room for, all due at once, run one after the other in the same night, with the reason
-// shown while they wait; also across a daemon that dies meanwhile.
+// TestWaitsForRoom: if more computers are due than the host has room for, they run one after the other, and firings that
+// wait have a reason; also if the daemon is killed meanwhile.
 func TestWaitsForRoom(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprint("dies ", dies), func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWaitsForRoom(t *testing.T) {
 					}
 				}
 				if waiting != 12 || w.begun() != 8 {
-					t.Errorf("%d wait and say why, %d have begun", waiting, w.begun())
+					t.Errorf("%d wait with a reason, %d have begun", waiting, w.begun())
 				}
 				if dies {
 					w.fatal(func(string) bool { return true })
@@ -62,7 +62,8 @@ func TestWaitsForRoom(t *testing.T) {
 	}
 }
 
-// The wait is bounded, the overlap policy decides of due times meanwhile, and who asks for a run is not kept waiting.
+// TestRoomNeverComes: the wait for room is bounded, due times in the meantime follow the overlap policy, and a manual run
+// returns at once.
 func TestRoomNeverComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -83,7 +84,7 @@ func TestRoomNeverComes(t *testing.T) {
 		w.wants("replace", "00:10 skipped", "00:40 exited", "01:10 exited")
 		w.refuses(holt.Errorf(holt.NotFound, "there is no such user"))
 		if f, err := s.Run(t.Context(), "skip", ""); err != nil || f.State != holt.FiringFailed {
-			t.Errorf("what cannot change: %+v %v", f, err)
+			t.Errorf("a permanent error: %+v %v", f, err)
 		}
 		w.ok(s.Close())
 	})

@@ -17,21 +17,20 @@ import (
 	"holt/internal/store/db"
 )
 
-// Computers is what schedules need of computers. [computer.Scheduled] is it.
+// Computers is the part of [computer.Scheduled] that schedules need.
 type Computers interface {
-	// Get returns a computer by name or id; NotFound.
+	// Get returns a computer by name or id.
 	Get(ctx context.Context, ref string) (holt.Computer, error)
-	// List returns all of them.
 	List(ctx context.Context) ([]holt.Computer, error)
-	// Check refuses a command that can never be run.
+	// Check returns an error for a command that can never run.
 	Check(spec holt.RunSpec) error
-	// Start wakes a computer and starts a run of that id for the actor of ctx, unless there
-	// is one, which it returns as it is. An error of which nothing is left is final, unless
-	// [computer.Ending] says that it is the daemon's end.
+	// Start wakes a computer and starts a run with the id for the actor of ctx. If there is a run with
+	// the id it returns that one. An error is final, and no run is left, unless
+	// [computer.Ending] reports that the daemon ends.
 	Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error)
-	// Wake has a computer run.
+	// Wake starts or resumes a computer.
 	Wake(ctx context.Context, id holt.ComputerID) error
-	// Run returns a run as it is on record; NotFound.
+	// Run returns the record of a run.
 	Run(ctx context.Context, id holt.RunID) (holt.Run, error)
 	// Signal sends a signal to all processes of a run.
 	Signal(ctx context.Context, id holt.RunID, signal string) error
@@ -39,28 +38,28 @@ type Computers interface {
 	Rest(ctx context.Context, id holt.ComputerID, as holt.ComputerState) error
 }
 
-// Config is what a [Store] stands on. DB and Computers must be set.
+// Config is the configuration of a [Store]. DB and Computers must be set.
 type Config struct {
 	DB        *db.DB // with [Schema], [RoomSchema] and the table of computers
 	Keys      *idempotency.Keys
 	Computers Computers
 	Now       func() time.Time         // the wall clock; nil: time.Now
 	Log       *slog.Logger             // nil: slog.Default
-	Fail      func(point string) error // tests: called at each step; an error ends the store's work there
+	Fail      func(point string) error // tests: called at each step; an error ends the work at the step
 }
 
-// Store is the schedules of one daemon.
+// Store is the set of schedules of one daemon.
 type Store struct {
-	cfg    Config
-	log    *slog.Logger
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	bell   chan struct{} // holds one when next times have changed
-	lanes  lanes
-	turns  turns
+	cfg     Config
+	log     *slog.Logger
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	changed chan struct{} // has an element when next times have changed
+	workers workers
+	slots   slots
 
-	skipped map[holt.ScheduleID]bool // that cannot be read, and were said to be; Open's, then watch's
+	skipped map[holt.ScheduleID]bool // unreadable schedules that were logged; only Open and then watch use it
 }
 
 const (
@@ -71,8 +70,8 @@ const (
 	mostHistoryPage = keptFirings
 )
 
-// Open takes over the schedules of the control database: what a daemon before this one had
-// fired goes on, what was due since is made up for or recorded as missed, by each schedule's policy.
+// Open continues the schedules of the control database. It continues open firings. Due times since the last daemon
+// fire or are recorded as missed, by each schedule's policy.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -80,33 +79,33 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, log: cfg.Log, bell: make(chan struct{}, 1)}
-	s.lanes.set, s.skipped, s.turns.down = map[holt.ScheduleID]*lane{}, map[holt.ScheduleID]bool{}, map[holt.ComputerID]down{}
+	s := &Store{cfg: cfg, log: cfg.Log, changed: make(chan struct{}, 1)}
+	s.workers.set, s.skipped, s.slots.down = map[holt.ScheduleID]*worker{}, map[holt.ScheduleID]bool{}, map[holt.ComputerID]down{}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	open, err := s.takeOver(ctx)
 	if err != nil {
 		s.cancel()
-		return nil, fmt.Errorf("take schedules over: %w", err)
+		return nil, fmt.Errorf("continue schedules: %w", err)
 	}
 	s.wg.Go(func() { s.restAll(s.ctx) })
 	for _, id := range open {
-		s.pursue(id)
+		s.startWorker(id)
 	}
 	s.wg.Go(func() { s.watch(s.ctx) })
 	return s, nil
 }
 
-// Close stops firing and waits. Runs go on; the next Open follows them.
+// Close stops the workers and waits for them. Runs are not interrupted; the next Open follows them.
 func (s *Store) Close() error {
-	s.lanes.mu.Lock()
-	s.lanes.closed = true
-	s.lanes.mu.Unlock()
+	s.workers.mu.Lock()
+	s.workers.closed = true
+	s.workers.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
 	return nil
 }
 
-// point is a step at which tests end a store's work.
+// point is a step at which a test can end the store's work.
 func (s *Store) point(name string) error {
 	if s.cfg.Fail == nil {
 		return nil
@@ -114,7 +113,7 @@ func (s *Store) point(name string) error {
 	return s.cfg.Fail(name)
 }
 
-// write runs a transaction that survives power loss: what has been fired must not be fired again.
+// write runs a transaction that survives power loss, so that no due time fires twice.
 func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
 	err := s.cfg.DB.WriteSync(ctx, fn)
 	if err == nil || holt.CodeOf(err) != holt.Internal {
@@ -126,20 +125,20 @@ func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
 func (s *Store) read(ctx context.Context, fn func(*db.Tx) error) error {
 	err := s.cfg.DB.Read(ctx, fn)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // SQLite says only that it was interrupted
+		return context.Cause(ctx) // SQLite's error says only that it was interrupted
 	}
 	return err
 }
 
-// ring has the next times looked at again.
-func (s *Store) ring() {
+// notify makes watch read the next times again.
+func (s *Store) notify() {
 	select {
-	case s.bell <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Create makes a schedule. It fires from now on.
+// Create makes a schedule.
 //
 // Errors: InvalidArgument, NotFound (the computer), AlreadyExists (the name), TooMany.
 func (s *Store) Create(ctx context.Context, spec holt.ScheduleSpec, key string) (holt.Schedule, error) {
@@ -179,11 +178,11 @@ func (s *Store) create(ctx context.Context, spec holt.ScheduleSpec, claim *idemp
 		return holt.Schedule{}, err
 	}
 	s.log.InfoContext(ctx, "schedule created", "schedule", r.ID, "name", r.Name, "computer", c.ID, "cron", r.Cron, "time_zone", r.TimeZone)
-	s.ring()
-	return s.whole(ctx, r)
+	s.notify()
+	return s.describe(ctx, r)
 }
 
-// room refuses one schedule too many.
+// room returns TooMany if a limit of schedules is reached.
 func room(tx *db.Tx, c holt.Computer) error {
 	var all, here, tenants int64
 	err := tx.Query(`SELECT count(*), count(*) FILTER (WHERE s.computer = ?1), count(*) FILTER (WHERE c.tenant = (SELECT tenant FROM computer WHERE id = ?1))
@@ -195,16 +194,16 @@ func room(tx *db.Tx, c holt.Computer) error {
 	case err != nil:
 		return err
 	case here >= mostOfComputer:
-		return holt.Errorf(holt.TooMany, "%s has %d schedules", c.Name, here).WithHint("a computer has at most %d; one command can do several things", mostOfComputer)
+		return holt.Errorf(holt.TooMany, "%s has %d schedules", c.Name, here).WithHint("the maximum for a computer is %d; combine commands in one schedule", mostOfComputer)
 	case tenants >= mostOfTenant:
-		return holt.Errorf(holt.TooMany, "the tenant %s has %d schedules", cmp.Or(c.Tenant, holt.DefaultTenant), tenants).WithHint("a tenant has at most %d; holt schedule list shows them", mostOfTenant)
+		return holt.Errorf(holt.TooMany, "the tenant %s has %d schedules", cmp.Or(c.Tenant, holt.DefaultTenant), tenants).WithHint("the maximum for a tenant is %d; delete some: holt schedule list shows them", mostOfTenant)
 	case all >= mostOfAll:
-		return holt.Errorf(holt.TooMany, "there are %d schedules of all tenants", all).WithHint("a daemon has at most %d: others must delete some first", mostOfAll)
+		return holt.Errorf(holt.TooMany, "there are %d schedules of all tenants", all).WithHint("the maximum for a daemon is %d; try again when some are deleted", mostOfAll)
 	}
 	return nil
 }
 
-// complete checks a schedule and computes when it is due next: after now.
+// complete checks a schedule and computes its first due time after now.
 func (s *Store) complete(r *record, now time.Time) error {
 	if _, err := holt.ParseName(r.Name); err != nil {
 		return err
@@ -216,12 +215,12 @@ func (s *Store) complete(r *record, now time.Time) error {
 	switch r.Missed {
 	case holt.MissedSkip, holt.MissedOnce, holt.MissedAll:
 	default:
-		return holt.Errorf(holt.InvalidArgument, "%q is no way to treat what was missed", clip(string(r.Missed))).WithHint("give skip, once or all")
+		return holt.Errorf(holt.InvalidArgument, "invalid policy %q for missed times", clip(string(r.Missed))).WithHint("give skip, once or all")
 	}
 	switch r.Overlap {
 	case holt.OverlapSkip, holt.OverlapQueue, holt.OverlapReplace:
 	default:
-		return holt.Errorf(holt.InvalidArgument, "%q is no way to treat a run that goes on", clip(string(r.Overlap))).WithHint("give skip, queue or replace")
+		return holt.Errorf(holt.InvalidArgument, "invalid overlap policy %q", clip(string(r.Overlap))).WithHint("give skip, queue or replace")
 	}
 	if err := s.checkSpec(r.Spec); err != nil {
 		return err
@@ -232,10 +231,10 @@ func (s *Store) complete(r *record, now time.Time) error {
 
 func (s *Store) checkSpec(spec holt.RunSpec) error {
 	if spec.Stdin {
-		return holt.Errorf(holt.InvalidArgument, "a schedule has nobody who types").WithHint("leave stdin out; read a file instead")
+		return holt.Errorf(holt.InvalidArgument, "a schedule has no standard input").WithHint("leave stdin out; let the command read a file")
 	}
 	if len(spec.Secrets) > 0 {
-		return holt.Errorf(holt.InvalidArgument, "a schedule keeps no secrets").WithHint("put them into a file of the computer's root disk that only its user can read, and read that")
+		return holt.Errorf(holt.InvalidArgument, "a schedule cannot have secrets").WithHint("put them into a file on the computer's root disk that only its user can read")
 	}
 	size := len(spec.Command)
 	for _, arg := range spec.Argv {
@@ -245,19 +244,19 @@ func (s *Store) checkSpec(spec holt.RunSpec) error {
 		size += len(k) + len(v)
 	}
 	if size > mostCommand {
-		return holt.Errorf(holt.InvalidArgument, "the command, its arguments and its environment are too long together (%d bytes)", size).
-			WithHint("at most %d bytes; write a script into the workspace and run that", mostCommand)
+		return holt.Errorf(holt.InvalidArgument, "command, arguments and environment have %d bytes in all: the maximum is %d", size, mostCommand).
+			WithHint("put a script into the workspace and run that")
 	}
 	return s.cfg.Computers.Check(spec)
 }
 
-// whole adds to a schedule what is computed: the computer's name, next times and firings.
-func (s *Store) whole(ctx context.Context, r record) (holt.Schedule, error) {
+// describe returns a schedule with its computed fields: the computer's name, next times and firings.
+func (s *Store) describe(ctx context.Context, r record) (holt.Schedule, error) {
 	computers, err := s.cfg.Computers.List(ctx)
 	if err != nil {
 		return holt.Schedule{}, err
 	}
-	all, err := s.wholes(ctx, []record{r}, computers)
+	all, err := s.describeAll(ctx, []record{r}, computers)
 	if err != nil {
 		return holt.Schedule{}, err
 	}
@@ -267,11 +266,11 @@ func (s *Store) whole(ctx context.Context, r record) (holt.Schedule, error) {
 	return all[0], nil
 }
 
-// shownNext is how many next times are told.
+// shownNext is the number of next times in a description.
 const shownNext = 3
 
-// wholes is whole for several; those of other computers, or of none any more, are left out.
-func (s *Store) wholes(ctx context.Context, all []record, computers []holt.Computer) ([]holt.Schedule, error) {
+// describeAll describes several schedules. It leaves out those of computers that are not in the list.
+func (s *Store) describeAll(ctx context.Context, all []record, computers []holt.Computer) ([]holt.Schedule, error) {
 	names := map[holt.ComputerID]string{}
 	for _, c := range computers {
 		names[c.ID] = c.Name
@@ -283,11 +282,11 @@ func (s *Store) wholes(ctx context.Context, all []record, computers []holt.Compu
 				continue
 			}
 			one := r.shown()
-			latest, err := firings(tx, `WHERE schedule = ? AND NOT `+goesOn+` ORDER BY seq DESC LIMIT 1`, r.ID)
+			latest, err := firings(tx, `WHERE schedule = ? AND NOT `+isOpen+` ORDER BY seq DESC LIMIT 1`, r.ID)
 			if err != nil {
 				return err
 			}
-			now, err := firings(tx, `WHERE schedule = ? AND `+goesOn+` ORDER BY state = 'queued', seq LIMIT 1`, r.ID)
+			now, err := firings(tx, `WHERE schedule = ? AND `+isOpen+` ORDER BY state = 'queued', seq LIMIT 1`, r.ID)
 			if err != nil {
 				return err
 			}
@@ -317,11 +316,11 @@ func upcoming(r record) (next []time.Time) {
 }
 
 func notFound(ref string) error {
-	return holt.Errorf(holt.NotFound, "there is no schedule %q", clip(ref)).WithHint("holt schedule list shows those there are")
+	return holt.Errorf(holt.NotFound, "there is no schedule %q", clip(ref)).WithHint("holt schedule list shows all schedules")
 }
 
-// seen says whether a call can see the computer of a schedule.
-func (s *Store) seen(ctx context.Context, r record) bool {
+// visible reports whether the caller's tenant has the computer of a schedule.
+func (s *Store) visible(ctx context.Context, r record) bool {
 	if holt.Confined(ctx) == "" {
 		return true
 	}
@@ -329,7 +328,7 @@ func (s *Store) seen(ctx context.Context, r record) bool {
 	return err == nil
 }
 
-// find returns a schedule by id, by a name that only one has, or as COMPUTER@NAME.
+// find returns a schedule by id, unique name, or COMPUTER@NAME.
 func (s *Store) find(ctx context.Context, ref string) (r record, err error) {
 	name, of := ref, holt.ComputerID("")
 	if where, at := holt.CutCheckpoint(ref); at != "" {
@@ -344,19 +343,19 @@ func (s *Store) find(ctx context.Context, ref string) (r record, err error) {
 		all, err = list(tx, `WHERE (id = ?1 OR name = ?1) AND (?2 = '' OR computer = ?2)`, name, of)
 		return err
 	})
-	all = slices.DeleteFunc(all, func(one record) bool { return !s.seen(ctx, one) })
+	all = slices.DeleteFunc(all, func(one record) bool { return !s.visible(ctx, one) })
 	switch {
 	case err != nil:
 		return r, err
 	case len(all) == 0:
 		return r, notFound(ref)
 	case len(all) > 1:
-		return r, holt.Errorf(holt.Conflict, "%d schedules are called %q", len(all), clip(ref)).WithHint("name it as COMPUTER@%s", name)
+		return r, holt.Errorf(holt.Conflict, "%d schedules have the name %q", len(all), clip(ref)).WithHint("use COMPUTER@%s", name)
 	}
 	return all[0], nil
 }
 
-// Get returns a schedule. ref is an id, a name that only one has, or COMPUTER@NAME.
+// Get returns a schedule by id, unique name, or COMPUTER@NAME.
 //
 // Errors: NotFound, Conflict (several have the name).
 func (s *Store) Get(ctx context.Context, ref string) (holt.Schedule, error) {
@@ -364,10 +363,10 @@ func (s *Store) Get(ctx context.Context, ref string) (holt.Schedule, error) {
 	if err != nil {
 		return holt.Schedule{}, err
 	}
-	return s.whole(ctx, r)
+	return s.describe(ctx, r)
 }
 
-// List returns the schedules of a computer, or of all with "", in the order of their names.
+// List returns the schedules of a computer or, with "", of all, sorted by name.
 func (s *Store) List(ctx context.Context, ref string) ([]holt.Schedule, error) {
 	var computers []holt.Computer
 	var err error
@@ -396,13 +395,13 @@ func (s *Store) List(ctx context.Context, ref string) ([]holt.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.wholes(ctx, all, computers)
+	return s.describeAll(ctx, all, computers)
 }
 
-// Update changes a schedule. What goes on goes on as it began. What was due while it was
-// disabled, or by other times, is not missed.
+// Update changes a schedule. It does not affect open firings. Due times while the schedule was
+// disabled, or of its former times, do not count as missed.
 //
-// Errors: InvalidArgument, NotFound, AlreadyExists (the name), Conflict (several have ref as name).
+// Errors: InvalidArgument, NotFound, AlreadyExists (the name), Conflict (several have the name ref).
 func (s *Store) Update(ctx context.Context, ref string, change holt.ScheduleChange, key string) (holt.Schedule, error) {
 	request := struct {
 		Ref    string
@@ -430,11 +429,11 @@ func (s *Store) update(ctx context.Context, ref string, change holt.ScheduleChan
 		if err != nil {
 			return err
 		}
-		after, next, anew := is.after, is.next, apply(&is, change)
+		after, next, retimed := is.after, is.next, apply(&is, change)
 		if err := s.complete(&is, s.cfg.Now().UTC()); err != nil {
 			return err
 		}
-		if !anew {
+		if !retimed {
 			is.after, is.next = after, next
 		}
 		r = is
@@ -446,12 +445,12 @@ func (s *Store) update(ctx context.Context, ref string, change holt.ScheduleChan
 	if err != nil {
 		return holt.Schedule{}, err
 	}
-	s.ring()
-	return s.whole(ctx, r)
+	s.notify()
+	return s.describe(ctx, r)
 }
 
-// apply makes a change, and says whether the schedule goes by other times then.
-func apply(r *record, change holt.ScheduleChange) (anew bool) {
+// apply makes a change. retimed: the due times change.
+func apply(r *record, change holt.ScheduleChange) (retimed bool) {
 	before := r.Schedule
 	set(&r.Name, change.Name)
 	set(&r.Cron, change.Cron)
@@ -471,10 +470,10 @@ func set[T any](field *T, to *T) {
 	}
 }
 
-// Delete removes a schedule with its history. A run of it that goes on goes on, and its
-// computer rests after it all the same.
+// Delete removes a schedule with its history. A run in progress is not interrupted, and its
+// computer is paused or stopped after it as usual.
 //
-// Errors: NotFound, Conflict (several have ref as name).
+// Errors: NotFound, Conflict (several have the name ref).
 func (s *Store) Delete(ctx context.Context, ref, key string) error {
 	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "schedule.delete", Request: ref,
@@ -485,12 +484,13 @@ func (s *Store) Delete(ctx context.Context, ref, key string) error {
 			}
 			return none, s.write(ctx, func(tx *db.Tx) error { return errors.Join(claim.Bind(tx, string(r.ID)), remove(tx, r.ID)) })
 		},
-		Again: func(context.Context, string) (struct{}, error) { return struct{}{}, nil }, // it was
+		Again: func(context.Context, string) (struct{}, error) { return struct{}{}, nil },
 	})
 	return err
 }
 
-// remove takes a schedule away. Of what became of it stays what goes on, or owes a computer its rest.
+// remove deletes a schedule and its firings, except those in progress and those whose computer must still be paused or
+// stopped.
 func remove(tx *db.Tx, id holt.ScheduleID) error {
 	if err := tx.Exec(`DELETE FROM firing WHERE schedule = ? AND state NOT IN ('starting', 'running') AND was = ''`, id); err != nil {
 		return err
@@ -498,9 +498,9 @@ func remove(tx *db.Tx, id holt.ScheduleID) error {
 	return tx.Exec(`DELETE FROM schedule WHERE id = ?`, id)
 }
 
-// History returns what became of a schedule, the latest first, up to limit (0: all that is kept).
+// History returns up to limit firings of a schedule, the latest first; 0: all that are kept.
 //
-// Errors: NotFound, Conflict (several have ref as name).
+// Errors: NotFound, Conflict (several have the name ref).
 func (s *Store) History(ctx context.Context, ref string, limit int) ([]holt.Firing, error) {
 	r, err := s.find(ctx, ref)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// In a bubble it is midnight, 2000-01-01 UTC.
+// The clock of a synctest bubble starts at midnight, 2000-01-01 UTC.
 
-// A schedule fires at night on a paused computer, which is woken, runs, and is paused again.
+// TestFiresAtNight: a schedule wakes a paused computer, runs, and the computer is paused again.
 func TestFiresAtNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -35,21 +35,21 @@ func TestFiresAtNight(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		w.wants("nightly", "03:30 exited", "03:30 exited")
 		if rested := w.restedAs(); !slices.Equal(rested, []holt.ComputerState{holt.ComputerPaused, holt.ComputerPaused}) {
-			t.Errorf("it rested: %v", rested)
+			t.Errorf("the computer went to states %v", rested)
 		}
 		if is, err = s.Get(t.Context(), "einstein@nightly"); err != nil || is.Firing != nil || is.Last.State != holt.FiringExited || is.Last.EndedAt.Sub(*is.Last.StartedAt) != 10*time.Minute {
 			t.Errorf("%+v %v", is.Last, err)
 		}
 		if by, _ := w.was(is.Last.Run); by != "nightly" {
-			t.Errorf("the run is of %q", by)
+			t.Errorf("the run has the actor %q", by)
 		}
 		w.ok(s.Close())
 	})
 }
 
-// A computer rests as it did: one that ran goes on running, a stopped one is stopped, with
-// keep_awake nothing is done; one that two schedules use rests when the last of them has ended.
-func TestRests(t *testing.T) {
+// TestRestoresState: after a run a computer returns to its former state, running, stopped or paused. With keep_awake it
+// stays running. A computer that two schedules use returns to it when the last one has ended.
+func TestRestoresState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "paused", "stopped", "running", "kept", "shared")
 		for _, c := range w.computers {
@@ -77,13 +77,13 @@ func TestRests(t *testing.T) {
 		}
 		_, err := s.Get(t.Context(), "hourly")
 		if holt.CodeOf(err) != holt.Conflict || !strings.Contains(holt.AsError(err).Hint, "COMPUTER@hourly") {
-			t.Errorf("a name that four have: %v", err)
+			t.Errorf("a name of four schedules: %v", err)
 		}
 		w.ok(s.Close())
 	})
 }
 
-// What is due while no daemon runs, or its host sleeps, is treated by the schedule's policy.
+// TestMissed: due times while no daemon runs, or while the host is suspended, follow the schedule's policy.
 func TestMissed(t *testing.T) {
 	for _, sleeps := range []bool{false, true} {
 		t.Run(fmt.Sprint("sleeps ", sleeps), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMissed(t *testing.T) {
 				w.wants("skip", "01:00 exited", "02:00-05:00 4 missed")
 				w.wants("once", "01:00 exited", "02:00-04:00 3 missed", "05:00 exited")
 				w.wants("all", "01:00 exited", "02:00 exited", "03:00 exited", "04:00 exited", "05:00 exited")
-				w.wants("often") // what is due while it is disabled is not missed
+				w.wants("often") // due times while the schedule is disabled do not count as missed
 				on := true
 				_, err = s.Update(t.Context(), "often", holt.ScheduleChange{Enabled: &on}, "")
 				w.ok(err)
@@ -123,8 +123,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// A daemon that is away for a snapshot misses nothing, and what a clock goes back by a little is
-// not fired twice; one that goes back by much was wrong.
+// TestClock: a short absence of the daemon misses nothing. After a small step back of the clock no due time fires twice;
+// after a large one the schedules follow the new time.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -144,7 +144,7 @@ func TestClock(t *testing.T) {
 		w.jump(-40 * 24 * time.Hour)
 		time.Sleep(time.Hour)
 		if got := w.tells("hourly"); len(got) != 3 || got[2] != "02:00 exited" {
-			t.Errorf("after a clock that was wrong: %q", got)
+			t.Errorf("after a large step back: %q", got)
 		}
 		w.ok(s.Close())
 	})
@@ -167,10 +167,10 @@ func TestOverlap(t *testing.T) {
 		w.wants("skip", "00:00 exited", "00:10 skipped", "00:20 skipped", "00:30 running", "00:40 skipped")
 		w.wants("queue", "00:10 exited", "00:20 running", "00:30 skipped", "00:40 queued")
 		w.wants("replace", "00:10 exited", "00:20 exited", "00:30 exited", "00:40 running")
-		for _, f := range []int{1, 2} { // asked first, then ended
+		for _, f := range []int{1, 2} { // SIGTERM, then SIGKILL
 			list, err := s.History(t.Context(), "replace", 0)
 			w.ok(err)
-			if _, signals := w.was(list[f].Run); list[f].ExitCode != 137 || !strings.Contains(list[f].Reason, "took its place") || !slices.Equal(signals, []string{"SIGTERM", "SIGKILL"}) {
+			if _, signals := w.was(list[f].Run); list[f].ExitCode != 137 || !strings.Contains(list[f].Reason, "replaced by") || !slices.Equal(signals, []string{"SIGTERM", "SIGKILL"}) {
 				t.Errorf("replaced: %+v", list[f])
 			}
 		}
@@ -180,7 +180,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// What cannot be run says why, and the next time is another try.
+// TestFails: a firing that fails to start has a reason, and the next due time tries again.
 func TestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -201,8 +201,8 @@ func TestFails(t *testing.T) {
 	})
 }
 
-// A daemon that dies at any step leaves a run that is started once, and a computer that rests.
-func TestDies(t *testing.T) {
+// TestKilled: if the daemon is killed at any step the run starts once, and the computer returns to its state.
+func TestKilled(t *testing.T) {
 	for _, point := range []string{"schedule/fired", "schedule/prepared", "schedule/started", "schedule/ended"} {
 		for _, policy := range []holt.MissedPolicy{holt.MissedSkip, holt.MissedOnce} {
 			for _, away := range []time.Duration{time.Minute, 5 * time.Hour} {
@@ -264,10 +264,10 @@ func TestVerbs(t *testing.T) {
 			}
 		}
 		if _, err := s.Create(ctx, spec, ""); holt.CodeOf(err) != holt.AlreadyExists {
-			t.Errorf("twice: %v", err)
+			t.Errorf("a name in use: %v", err)
 		}
 		if _, err := s.Get(ctx, "bohr@nightly"); holt.CodeOf(err) != holt.NotFound {
-			t.Errorf("of another: %v", err)
+			t.Errorf("a name in use on another computer: %v", err)
 		}
 		name, cron, run := "weekly", "0 4 * * 7", holt.RunSpec{Command: "2m"}
 		is, err := s.Update(ctx, "nightly", holt.ScheduleChange{Name: &name, Cron: &cron, Spec: &run}, "")
@@ -290,14 +290,14 @@ func TestVerbs(t *testing.T) {
 			w.add("bohr", fmt.Sprint("s-", i), "@weekly", "1m", nil)
 		}
 		if _, err := s.Create(ctx, holt.ScheduleSpec{Computer: "bohr", Name: "more", Cron: "@daily", Spec: run}, ""); holt.CodeOf(err) != holt.TooMany {
-			t.Errorf("one more: %v", err)
+			t.Errorf("more than the maximum: %v", err)
 		}
 		w.ok(s.Close())
 	})
 }
 
-// History is bounded. Of a schedule that is deleted while it runs the computer rests all the same,
-// and nothing stays.
+// TestHistoryIsBounded: the number of firings is bounded. If a schedule is deleted during its run, the computer returns
+// to its state after the run and no row is left.
 func TestHistoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -314,7 +314,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		w.ok(s.Delete(t.Context(), "long", ""))
 		time.Sleep(30 * time.Minute)
 		if c, _ := w.Get(t.Context(), "einstein"); c.State != holt.ComputerRunning {
-			t.Errorf("while the run goes on: %s", c.State)
+			t.Errorf("during the run: %s", c.State)
 		}
 		time.Sleep(31 * time.Minute)
 		if c, _ := w.Get(t.Context(), "einstein"); c.State != holt.ComputerPaused {

@@ -9,8 +9,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// A schedule whose row cannot be read, or whose time zone is none any more, keeps no other one from firing, neither while the
-// daemon runs nor when it starts. It is listed, and can be mended or deleted.
+// TestUnreadable: a schedule with an unreadable row or an unknown time zone does not affect others, neither while the
+// daemon runs nor when it starts. It is listed, and can be repaired or deleted.
 func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -37,7 +37,7 @@ func TestUnreadable(t *testing.T) {
 		}
 		fired, err := s.Run(ctx, "garbled", "")
 		if err != nil || fired.State != holt.FiringFailed || fired.Reason == "" {
-			t.Errorf("run by hand: %+v %v", fired, err)
+			t.Errorf("manual run: %+v %v", fired, err)
 		}
 		off := false
 		if _, err := s.Update(ctx, "garbled", holt.ScheduleChange{KeepAwake: &off}, ""); holt.CodeOf(err) != holt.InvalidArgument {
@@ -50,7 +50,7 @@ func TestUnreadable(t *testing.T) {
 		time.Sleep(time.Hour) // 03:30
 		w.wants("sound", "01:00 exited", "02:00 exited", "03:00 exited")
 		if got := w.tells("garbled"); len(got) == 0 || got[len(got)-1] != "03:00 exited" {
-			t.Errorf("once it was mended: %q", got)
+			t.Errorf("after the repair: %q", got)
 		}
 		w.ok(s.Close())
 	})

@@ -55,15 +55,15 @@ CREATE INDEX firing_open ON firing (schedule) WHERE state IN ('queued', 'startin
 CREATE INDEX firing_was ON firing (computer) WHERE was <> '';
 `
 
-// RoomSchema says of firings since when their computers find no room.
+// RoomSchema adds the time since which a firing's computer finds no room.
 const RoomSchema = `
 ALTER TABLE firing ADD COLUMN refused INTEGER NOT NULL DEFAULT 0; -- 0: they found some
 `
 
-// goesOn selects the firings that go on.
-const goesOn = `state IN ('queued', 'starting', 'running')`
+// isOpen selects the firings that have not ended.
+const isOpen = `state IN ('queued', 'starting', 'running')`
 
-// record is a schedule as the control database has it.
+// record is a row of the table schedule.
 type record struct {
 	holt.Schedule // Spec with its environment
 	after         time.Time
@@ -85,8 +85,8 @@ func scanRecord(row *db.Row) record {
 	return r
 }
 
-// wrong says why a schedule cannot be carried out as it is on record, as where its time zone is none any more; nil: it can.
-func (r record) wrong() error {
+// invalid returns why a recorded schedule cannot run, such as a time zone that no longer exists; nil: it can.
+func (r record) invalid() error {
 	if r.broken != nil {
 		return r.broken
 	}
@@ -108,7 +108,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// shown is a schedule as others may see it.
+// shown returns the schedule without the values of its environment.
 func (r record) shown() holt.Schedule {
 	s := r.Schedule
 	for name := range s.Spec.Env {
@@ -128,7 +128,7 @@ func list(tx *db.Tx, condition string, args ...any) (all []record, err error) {
 	return all, err
 }
 
-// times is list without the commands, of which all tenants together may have much.
+// times is list without the commands, which can be large.
 func times(tx *db.Tx, condition string, args ...any) (all []record, err error) {
 	err = tx.Query(`SELECT `+recordColumns+` FROM schedule `+condition, args, func(row *db.Row) error {
 		r := scanRecord(row)
@@ -148,7 +148,7 @@ func byID(tx *db.Tx, id holt.ScheduleID) (record, bool, error) {
 	return all[0], true, nil
 }
 
-// put writes a schedule, a new one or what can change of one.
+// put inserts or replaces a schedule.
 func put(tx *db.Tx, r record) error {
 	taken := false
 	err := tx.Query(`SELECT 1 FROM schedule WHERE computer = ? AND name = ? AND id <> ?`, []any{r.ComputerID, r.Name, r.ID}, func(*db.Row) error { taken = true; return nil })
@@ -156,7 +156,7 @@ func put(tx *db.Tx, r record) error {
 		return err
 	}
 	if taken {
-		return holt.Errorf(holt.AlreadyExists, "%s has a schedule %q already", cmp.Or(r.Computer, "the computer"), r.Name).WithHint("choose another name, or change it: holt schedule update")
+		return holt.Errorf(holt.AlreadyExists, "%s has a schedule %q already", cmp.Or(r.Computer, "the computer"), r.Name).WithHint("choose another name, or change that schedule: holt schedule update")
 	}
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
@@ -166,19 +166,19 @@ func put(tx *db.Tx, r record) error {
 		r.ID, r.ComputerID, r.Name, r.Cron, r.TimeZone, r.Missed, r.Overlap, r.KeepAwake, r.Enabled, string(spec), nanos(r.CreatedAt), nanos(r.after), nanos(r.next))
 }
 
-// moveOn writes down up to which due time a schedule is accounted for, and which is next.
-func moveOn(tx *db.Tx, r record) error {
+// saveTimes writes the columns after and next of a schedule.
+func saveTimes(tx *db.Tx, r record) error {
 	return tx.Exec(`UPDATE schedule SET after = ?, next = ? WHERE id = ?`, nanos(r.after), nanos(r.next), r.ID)
 }
 
-// firing is one as the control database has it.
+// firing is a row of the table firing.
 type firing struct {
 	holt.Firing
 	seq      int64
 	computer holt.ComputerID
 	replaces bool
 	was      holt.ComputerState
-	refused  time.Time // since when its computer could not be woken, or, while it runs, is to be woken from a pause; zero: it need not be
+	refused  time.Time // starting: since when the computer cannot be woken. Running: when requestThaw was called. Zero: neither
 }
 
 const firingColumns = `seq, schedule, computer, due, until, count, state, reason, manual, replaces, run, was, exit_code, timed_out, started, ended, refused`
@@ -192,7 +192,7 @@ func scanFiring(row *db.Row) firing {
 	return f
 }
 
-// shown is a firing as others may see it: the id that a run is to have is nobody's before it has it.
+// shown returns the firing without the id of a run that has not started.
 func (f firing) shown() *holt.Firing {
 	out := f.Firing
 	if out.State == holt.FiringQueued || out.State == holt.FiringStarting || out.State == holt.FiringFailed {
@@ -216,7 +216,7 @@ func nanosAt(t *time.Time) int64 {
 	return nanos(*t)
 }
 
-// firings returns those that a condition selects.
+// firings returns the firings that a condition selects.
 func firings(tx *db.Tx, condition string, args ...any) (all []firing, err error) {
 	err = tx.Query(`SELECT `+firingColumns+` FROM firing `+condition, args, func(row *db.Row) error {
 		all = append(all, scanFiring(row))
@@ -225,7 +225,7 @@ func firings(tx *db.Tx, condition string, args ...any) (all []firing, err error)
 	return all, err
 }
 
-// add writes a new firing.
+// add inserts a firing and sets its seq.
 func add(tx *db.Tx, f *firing) error {
 	f.Count = max(1, f.Count)
 	err := tx.Exec(`INSERT INTO firing (schedule, computer, due, until, count, state, reason, manual, replaces, run, was, exit_code, timed_out, started, ended) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
@@ -236,22 +236,22 @@ func add(tx *db.Tx, f *firing) error {
 	return tx.Query(`SELECT last_insert_rowid()`, nil, func(row *db.Row) error { f.seq = row.Int64(0); return nil })
 }
 
-// save writes what can change of a firing.
+// save writes the columns of a firing that can change.
 func save(tx *db.Tx, f firing) error {
 	return tx.Exec(`UPDATE firing SET state=?2, reason=?3, run=?4, was=?5, exit_code=?6, timed_out=?7, started=?8, ended=?9, refused=?10 WHERE seq=?1`,
 		f.seq, f.State, f.Reason, f.Run, f.was, f.ExitCode, f.TimedOut, nanosAt(f.StartedAt), nanosAt(f.EndedAt), nanos(f.refused))
 }
 
-// keptFirings is how many firings of a schedule are kept that have come to their end.
+// keptFirings is the number of ended firings of a schedule that are kept.
 const keptFirings = 200
 
-// prune forgets the oldest of those, unless their computer is yet to rest.
+// prune deletes the oldest ended firings, except those whose computer must still be paused or stopped.
 func prune(tx *db.Tx, id holt.ScheduleID) error {
-	return tx.Exec(`DELETE FROM firing WHERE schedule = ?1 AND was = '' AND NOT `+goesOn+` AND seq <=
-		(SELECT seq FROM firing WHERE schedule = ?1 AND NOT `+goesOn+` ORDER BY seq DESC LIMIT 1 OFFSET ?2)`, id, keptFirings)
+	return tx.Exec(`DELETE FROM firing WHERE schedule = ?1 AND was = '' AND NOT `+isOpen+` AND seq <=
+		(SELECT seq FROM firing WHERE schedule = ?1 AND NOT `+isOpen+` ORDER BY seq DESC LIMIT 1 OFFSET ?2)`, id, keptFirings)
 }
 
-// Belongings are the schedules as what goes with their computers.
+// Belongings gives package computer the schedules of a computer.
 type Belongings struct{ DB *db.DB }
 
 // Of returns the names of a computer's schedules.
@@ -265,7 +265,7 @@ func (b Belongings) Of(ctx context.Context, computer holt.ComputerID) (names []s
 	return names, err
 }
 
-// Forget removes them, as part of the transaction that removes their computer.
+// Forget deletes a computer's schedules in the transaction that deletes the computer.
 func (Belongings) Forget(tx *db.Tx, computer holt.ComputerID) error {
 	if err := tx.Exec(`DELETE FROM firing WHERE computer = ?`, computer); err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 	"holt/internal/store/db"
 )
 
-// oweThaw writes down that another run of a schedule is due: if a pause holds up the one that goes on, its computer
-// is to be woken, or neither would ever end.
-func oweThaw(tx *db.Tx, id holt.ScheduleID, now time.Time) error {
+// requestThaw records that another run of a schedule is due. If the present run's computer is paused it must be woken, or
+// the run would never end.
+func requestThaw(tx *db.Tx, id holt.ScheduleID, now time.Time) error {
 	return tx.Exec(`UPDATE firing SET refused = ? WHERE schedule = ? AND state = 'running'`, nanos(now), id)
 }
 
-// thaw wakes the computer of a firing's run if that is owed. What fails is tried again as for a firing that finds no room,
-// and again when the schedule is due next. frozen says that the run is held up still.
+// thaw wakes the computer of a firing's run if requestThaw was called. It retries for roomWait, and again when the
+// schedule is due next. frozen: the computer is still paused.
 func (s *Store) thaw(ctx context.Context, f *firing, tried *time.Time) (frozen bool, err error) {
 	f.refused = time.Time{}
 	err = s.read(ctx, func(tx *db.Tx) error {
@@ -48,20 +48,20 @@ func (s *Store) thaw(ctx context.Context, f *firing, tried *time.Time) (frozen b
 	case ctx.Err() != nil:
 		return true, ctx.Err()
 	case computer.Ending(err):
-		return true, nil // unless that is called off, the next daemon goes on
+		return true, nil // the next daemon continues
 	case err == nil:
 		return false, s.thawed(ctx, f)
 	}
-	reason := "its computer is paused; to wake it is tried until " + stamp(f.refused.Add(roomWait)) + ", and when the schedule is due next: " + reasonOf(err)
+	reason := "the computer is paused and cannot be woken; retried until " + stamp(f.refused.Add(roomWait)) + ", and when the schedule is due next: " + reasonOf(err)
 	if f.Reason == reason {
 		return true, nil
 	}
-	s.log.WarnContext(ctx, "the run of a schedule is held up by a pause", "schedule", f.Schedule, "run", f.Run, "computer", f.computer, "err", err)
+	s.log.WarnContext(ctx, "wake the paused computer of a schedule's run: will retry", "schedule", f.Schedule, "run", f.Run, "computer", f.computer, "err", err)
 	f.Reason = reason
 	return true, s.write(ctx, func(tx *db.Tx) error { return tx.Exec(`UPDATE firing SET reason = ? WHERE seq = ?`, reason, f.seq) })
 }
 
-// thawed writes down that a run is not held up, unless another has come due since.
+// thawed records that the computer is awake, unless requestThaw has been called since.
 func (s *Store) thawed(ctx context.Context, f *firing) error {
 	f.Reason = ""
 	return s.write(ctx, func(tx *db.Tx) error {

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// A run that a pause holds up, as before a reboot, goes on when its schedule is due next, and the computer is paused after
-// it, also where it ran before.
+// TestThaws: if a run's computer is paused, it is woken when the schedule is due next, the run continues, and the computer
+// is paused after it, even if it ran before.
 func TestThaws(t *testing.T) {
 	for _, policy := range []holt.OverlapPolicy{holt.OverlapSkip, holt.OverlapQueue, holt.OverlapReplace} {
 		for _, ran := range []bool{false, true} {
@@ -33,7 +33,7 @@ func TestThaws(t *testing.T) {
 					time.Sleep(44 * time.Minute) // 01:59
 					w.wants("hourly", "01:00 running")
 					if c, _ := w.Get(t.Context(), "einstein"); c.State != holt.ComputerPaused {
-						t.Errorf("before it is due: %s", c.State)
+						t.Errorf("before the due time: %s", c.State)
 					}
 					time.Sleep(31 * time.Minute) // 02:30
 					second := "02:00 exited"
@@ -42,7 +42,7 @@ func TestThaws(t *testing.T) {
 					}
 					w.wants("hourly", "01:00 exited", second)
 					if c, _ := w.Get(t.Context(), "einstein"); c.State != holt.ComputerPaused {
-						t.Errorf("after it: %s", c.State)
+						t.Errorf("after the run: %s", c.State)
 					}
 					time.Sleep(time.Hour)
 					w.wants("hourly", "01:00 exited", second, "03:00 exited")
@@ -53,8 +53,8 @@ func TestThaws(t *testing.T) {
 	}
 }
 
-// That a computer cannot be woken under a run is said, and is tried again for an hour and when the schedule is due next, also
-// by the next daemon; who pauses it after it was woken is not contradicted before that.
+// TestThawRefused: if a run's computer cannot be woken, the firing has a reason and the wake is retried for an hour, and when the
+// schedule is due next, also by the next daemon. A computer that is paused again stays paused until then.
 func TestThawRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "einstein")
@@ -65,7 +65,7 @@ func TestThawRefused(t *testing.T) {
 			is, err := s.Get(t.Context(), "often")
 			w.ok(err)
 			if is.Firing == nil || is.Firing.State != holt.FiringRunning || !strings.Contains(is.Firing.Reason, want) || want == "" && is.Firing.Reason != "" {
-				t.Errorf("%+v, and not %q", is.Firing, want)
+				t.Errorf("%+v, want %q", is.Firing, want)
 			}
 		}
 		time.Sleep(2*time.Hour + 5*time.Minute)
@@ -90,7 +90,7 @@ func TestThawRefused(t *testing.T) {
 		time.Sleep(time.Hour)
 		says("")
 		if c, _ := w.Get(t.Context(), "einstein"); c.State != holt.ComputerPaused {
-			t.Errorf("in between it is %s", c.State)
+			t.Errorf("between the due times the computer is %s", c.State)
 		}
 		if _, err := s.Run(t.Context(), "often", ""); holt.CodeOf(err) != holt.Conflict {
 			t.Errorf("run while it runs: %v", err)

@@ -18,8 +18,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// world is the computers of a test, in which runs take as long as they are told to, and a wall
-// clock that can be set. They outlive the daemon.
+// world fakes computers, in which a run takes as long as its command says, and a wall
+// clock that can be set. It outlives the daemon.
 type world struct {
 	t *testing.T
 	d *db.DB
@@ -33,20 +33,20 @@ type world struct {
 	rested    []holt.ComputerState
 	refuse    error                             // of Start and Wake
 	tries     int                               // of those
-	down      map[holt.ComputerID]time.Duration // which does not come up, after how long
+	down      map[holt.ComputerID]time.Duration // computers that fail to wake, after how long
 	room      int                               // how many may run; 0: all
 	s         *Store
-	dead      chan struct{} // closed when the daemon has killed itself
+	dead      chan struct{} // closed when the daemon is killed
 }
 
 type fakeRun struct {
 	holt.Run
-	began, ends time.Time     // of the bubble's clock; the end is to come
-	left        time.Duration // of one that a pause holds up
+	began, ends time.Time     // by the bubble's clock
+	left        time.Duration // of a run whose computer is paused
 	signals     []string
 }
 
-// newWorld has computers of these names, paused.
+// newWorld returns a world with paused computers of these names.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
 	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
@@ -95,14 +95,14 @@ func (w *world) open() *Store {
 	return s
 }
 
-// fatal says at which steps the daemon dies.
+// fatal sets the steps at which the daemon is killed.
 func (w *world) fatal(dies func(point string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dies = dies
 }
 
-// refuses says what Start and Wake answer.
+// refuses sets the error of Start and Wake.
 func (w *world) refuses(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *world) Check(spec holt.RunSpec) error {
 	return nil
 }
 
-// wakeTime is how long it takes to wake a computer.
+// wakeTime is the duration of a wake.
 const wakeTime = 3 * time.Second
 
 func (w *world) Start(ctx context.Context, id holt.RunID, computer holt.ComputerID, spec holt.RunSpec) (holt.Run, error) {
@@ -186,7 +186,7 @@ func (w *world) Wake(ctx context.Context, id holt.ComputerID) error {
 	return w.awaken(id)
 }
 
-// awaken lets a computer go on, unless that is refused. mu is held.
+// awaken wakes a computer, unless that is refused. w.mu is held.
 func (w *world) awaken(id holt.ComputerID) error {
 	w.tries++
 	if w.refuse != nil {
@@ -217,21 +217,21 @@ func (w *world) awaken(id holt.ComputerID) error {
 	return nil
 }
 
-// takes is how long it takes to wake a computer.
+// takes returns the duration of a wake of a computer.
 func (w *world) takes(id holt.ComputerID) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return max(w.down[id], wakeTime)
 }
 
-// mends has all computers come up.
+// mends makes all computers wake.
 func (w *world) mends() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.down)
 }
 
-// freezes pauses a computer, whatever runs in it, and says whether anything did.
+// freezes pauses a computer and reports whether anything ran in it.
 func (w *world) freezes(name string) (held bool) {
 	c, err := w.Get(w.t.Context(), name)
 	w.ok(err)
@@ -246,14 +246,14 @@ func (w *world) freezes(name string) (held bool) {
 	return held
 }
 
-// tried is how often a computer was to be woken.
+// tried returns the number of tries to wake a computer.
 func (w *world) tried() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tries
 }
 
-// at is a run as it is now. mu is held.
+// at returns the present state of a run. w.mu is held.
 func (w *world) at(run *fakeRun) holt.Run {
 	if run.left == 0 && run.State == holt.RunRunning && !time.Now().Before(run.ends) {
 		end := run.ends.Add(w.ahead)
@@ -300,21 +300,21 @@ func (w *world) Rest(_ context.Context, id holt.ComputerID, as holt.ComputerStat
 	return nil
 }
 
-// was tells who began a run, and what signals it got.
+// was returns the schedule of a run and the signals that it got.
 func (w *world) was(id holt.RunID) (schedule string, signals []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[id].Schedule, slices.Clone(w.runs[id].signals)
 }
 
-// restedAs is how computers rested.
+// restedAs returns the states to which computers were returned.
 func (w *world) restedAs() []holt.ComputerState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.rested)
 }
 
-// begun is how many runs there were.
+// begun returns the number of runs.
 func (w *world) begun() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -333,7 +333,7 @@ func (w *world) add(computer, name, cron, takes string, change func(*holt.Schedu
 	return s
 }
 
-// tells returns what became of a schedule, the first first: hour and minute of the due time, and the state.
+// tells returns the firings of a schedule, the first first: hour and minute of the due time, and the state.
 func (w *world) tells(ref string) (all []string) {
 	w.t.Helper()
 	list, err := w.s.History(w.t.Context(), ref, 0)

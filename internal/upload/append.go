@@ -14,44 +14,43 @@ import (
 	"holt/internal/hosterror"
 )
 
-// pieceBytes are written at once: what is lost of a piece when the connection breaks.
+// pieceBytes is the size of one write, and the most that is lost when a connection breaks.
 const pieceBytes = 256 << 10
 
-// touchEvery is how often it is written down that bytes come, while one call brings them: a daemon that is killed then has
-// not ended the call.
+// touchEvery is how often a long call extends the expiry, in case the daemon is killed before its end.
 const touchEvery = time.Hour
 
-// Files are the files of computers, or of workspaces, as far as uploads need them.
+// Files writes files of computers, or of workspaces.
 type Files interface {
-	// Known returns the id of a computer or workspace; NotFound.
+	// Known returns the id of a computer or workspace, or NotFound.
 	Known(ctx context.Context, ref string) (id string, err error)
-	// Write gives a file the content of r; see package server.
+	// Write replaces the content of a file by that of r.
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 }
 
-// Append adds what r holds to an upload that has exactly offset bytes, and returns it as it is then. If r fails what came
-// before stays, unless sum is given: the SHA-256 of all of r, without which nothing of it counts. With
-// AutoCommit the last byte commits.
+// Append appends r to an upload that has exactly offset bytes, and returns the upload. If r fails, the bytes before
+// the failure are kept. If sum is given, the SHA-256 of r, then either all of r is kept or nothing. With
+// AutoCommit the last byte commits the upload.
 //
-// Errors: Conflict (it has another number of bytes; Detail is the upload), InvalidArgument (more than it was to have, or another sum), OutOfSpace (what
-// came before stays, as if r had failed), those of Commit.
+// Errors: Conflict (the upload has another offset; Detail is the upload), InvalidArgument (the upload would exceed its
+// size, or the SHA-256 differs), OutOfSpace (as if r had failed), those of Commit.
 func (s *Store) Append(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error) {
-	u, err := s.appendInTurn(ctx, id, offset, sum, r)
+	u, err := s.appendLocked(ctx, id, offset, sum, r)
 	if err != nil {
 		return u, err
 	}
-	return s.settle(ctx, u)
+	return s.autoCommit(ctx, u)
 }
 
-// settle commits what is to be committed with its last byte.
-func (s *Store) settle(ctx context.Context, u holt.Upload) (holt.Upload, error) {
+// autoCommit commits a complete upload with AutoCommit.
+func (s *Store) autoCommit(ctx context.Context, u holt.Upload) (holt.Upload, error) {
 	if !u.Spec.AutoCommit || u.Offset < u.Spec.Size || u.State == holt.UploadDone {
 		return u, nil
 	}
 	return s.Commit(ctx, u.ID, holt.UploadCommit{})
 }
 
-func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error) {
+func (s *Store) appendLocked(ctx context.Context, id holt.UploadID, offset int64, sum string, r io.Reader) (holt.Upload, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return holt.Upload{}, err
@@ -63,30 +62,30 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 	if _, err := s.find(ctx, id); err != nil {
 		return holt.Upload{}, err
 	}
-	t, err := s.takeTurn(ctx, id)
+	t, err := s.lock(ctx, id)
 	if err != nil {
 		return holt.Upload{}, err
 	}
-	defer t.end()
+	defer t.unlock()
 	if body, ok := r.(Abandoner); ok {
 		defer context.AfterFunc(s.ctx, body.Abandon)()
 	}
-	u, err := s.find(ctx, id) // it may have gone, or be done
+	u, err := s.find(ctx, id) // again, since it can be deleted or done meanwhile
 	if err != nil {
 		return holt.Upload{}, err
 	}
 	switch {
 	case u.Offset != offset:
-		e := holt.Errorf(holt.Conflict, "the upload has %d bytes, not %d", u.Offset, offset).WithHint("go on at its offset")
+		e := holt.Errorf(holt.Conflict, "the upload has %d bytes, not %d", u.Offset, offset).WithHint("continue at the upload's offset")
 		e.Detail = u.Upload
 		return u.Upload, e
 	case u.State == holt.UploadDone:
 		return u.Upload, nil
 	}
-	t.reads(r)
+	t.setReader(r)
 	u.Offset, err = s.add(ctx, t, u, sum, r)
-	t.reads(nil)
-	if u.Offset > offset { // nothing more is no reason to keep it longer
+	t.setReader(nil)
+	if u.Offset > offset { // an empty piece does not extend the expiry
 		now := s.cfg.Now().UTC()
 		u.ExpiresAt = now.Add(holt.UploadKept)
 		if lost := s.table.touch(context.WithoutCancel(ctx), id, now); err == nil {
@@ -97,19 +96,19 @@ func (s *Store) appendInTurn(ctx context.Context, id holt.UploadID, offset int64
 }
 
 func tooLong(u holt.Upload) error {
-	return holt.Errorf(holt.InvalidArgument, "the upload was to have %d bytes, and more have come", u.Spec.Size).WithHint("nothing of this piece was taken; begin another upload if the file has grown")
+	return holt.Errorf(holt.InvalidArgument, "the piece exceeds the size of the upload, %d bytes", u.Spec.Size).WithHint("the piece was discarded; if the file has grown, start another upload")
 }
 
-// add appends and returns the upload's length.
-func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Reader) (end int64, err error) {
+// add appends r and returns the upload's new offset.
+func (s *Store) add(ctx context.Context, t *lock, u record, want string, r io.Reader) (end int64, err error) {
 	f, at, err := s.open(u.ID)
 	if err != nil {
 		return at, err
 	}
 	defer f.Close()
-	if at > u.Offset { // a daemon was killed before all of a piece had come
+	if at > u.Offset { // the daemon was killed during a piece with a checksum
 		at = u.Offset
-		if _, lost := s.undo(t, f, at, nil); lost != nil {
+		if _, lost := s.truncate(t, f, at, nil); lost != nil {
 			return at, lost
 		}
 	}
@@ -118,7 +117,7 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		sure = at
 	}
 	if sure != u.sure {
-		if err := s.table.hold(ctx, u.ID, sure); err != nil {
+		if err := s.table.setSure(ctx, u.ID, sure); err != nil {
 			return at, err
 		}
 	}
@@ -128,26 +127,26 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 	follows := t.sum != nil && t.summed == at
 	piece, buf := sha256.New(), make([]byte, pieceBytes)
 	end = at
-	room := rooms{s: s}
+	room := reservation{s: s}
 	for {
 		n, err := readPiece(ctx, r, buf)
 		if end+int64(n) > u.Spec.Size {
-			return s.undo(t, f, at, tooLong(u.Upload))
+			return s.truncate(t, f, at, tooLong(u.Upload))
 		}
 		lost := room.take(int64(n))
 		if now := s.cfg.Now().UTC(); n > 0 && lost == nil && now.Sub(u.touched) >= touchEvery {
 			u.touched, lost = now, s.table.touch(context.WithoutCancel(ctx), u.ID, now)
 		}
 		back := end
-		if want != "" { // nothing of it counts
+		if want != "" { // all or nothing
 			back = at
 		}
 		if lost != nil {
-			return s.undo(t, f, back, lost)
+			return s.truncate(t, f, back, lost)
 		}
 		if n > 0 {
-			if lost := keep(f, buf[:n], end); lost != nil {
-				return s.undo(t, f, back, hosterror.Full(fmt.Errorf("keep upload: %w", lost)))
+			if lost := writeSparse(f, buf[:n], end); lost != nil {
+				return s.truncate(t, f, back, hosterror.Full(fmt.Errorf("write upload: %w", lost)))
 			}
 			end += int64(n)
 			if want != "" {
@@ -163,24 +162,24 @@ func (s *Store) add(ctx context.Context, t *turn, u record, want string, r io.Re
 		}
 		switch {
 		case err == io.EOF && want != "" && hex.EncodeToString(piece.Sum(nil)) != want:
-			return s.undo(t, f, at, holt.Errorf(holt.InvalidArgument, "this piece has another SHA-256 than was said").WithHint("nothing of it was taken: send it again"))
+			return s.truncate(t, f, at, holt.Errorf(holt.InvalidArgument, "the SHA-256 of the piece differs from the given one").WithHint("the piece was discarded: send it again"))
 		case err == io.EOF && want != "":
-			if lost := s.table.hold(context.WithoutCancel(ctx), u.ID, unsure); lost != nil {
-				return s.undo(t, f, at, lost)
+			if lost := s.table.setSure(context.WithoutCancel(ctx), u.ID, unsure); lost != nil {
+				return s.truncate(t, f, at, lost)
 			}
 			return end, nil
 		case err == io.EOF:
 			return end, nil
 		case err != nil && want != "":
-			return s.undo(t, f, at, holt.Errorf(holt.Unavailable, "the piece was cut off: %w", err).WithHint("nothing of it was taken: send it again"))
+			return s.truncate(t, f, at, holt.Errorf(holt.Unavailable, "read the piece: %w", err).WithHint("the piece was discarded: send it again"))
 		case err != nil:
 			return end, cutOff(err)
 		}
 	}
 }
 
-// keep writes bytes at the end of an upload; long runs of zeros become holes.
-func keep(f *os.File, p []byte, end int64) error {
+// writeSparse writes bytes at the end of an upload. Long runs of zeros become holes.
+func writeSparse(f *os.File, p []byte, end int64) error {
 	err := holt.EachData(p, end, func(p []byte, off int64) error { _, err := f.WriteAt(p, off); return err })
 	if err == nil {
 		err = f.Truncate(end + int64(len(p)))
@@ -189,19 +188,19 @@ func keep(f *os.File, p []byte, end int64) error {
 }
 
 func cutOff(err error) error {
-	return holt.Errorf(holt.Unavailable, "the piece was cut off: %w", err).WithHint("what had come is kept: go on at the upload's offset")
+	return holt.Errorf(holt.Unavailable, "read the piece: %w", err).WithHint("the bytes before the error are kept: continue at the upload's offset")
 }
 
-// undo takes back what was appended behind an offset.
-func (s *Store) undo(t *turn, f *os.File, end int64, err error) (int64, error) {
-	t.forget()
+// truncate removes the bytes after an offset, and returns err.
+func (s *Store) truncate(t *lock, f *os.File, end int64, err error) (int64, error) {
+	t.dropHash()
 	if lost := f.Truncate(end); lost != nil {
-		return end, hosterror.Full(fmt.Errorf("take back what was added to the upload: %w", lost))
+		return end, hosterror.Full(fmt.Errorf("truncate upload: %w", lost))
 	}
 	return end, err
 }
 
-// readPiece fills buf as far as r goes, or until ctx ends: with an error there may still be bytes.
+// readPiece reads until buf is full, r fails or ctx ends. It can return both bytes and an error.
 func readPiece(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		if err = context.Cause(ctx); err != nil {
@@ -214,34 +213,34 @@ func readPiece(ctx context.Context, r io.Reader, buf []byte) (n int, err error) 
 	return n, err
 }
 
-// Halt has whoever adds to an upload stop, and returns it: from its offset on it may be gone on. If all of it is here, and it
-// is to be committed with its last byte, it is then.
+// Halt ends the call that appends to an upload, and returns the upload. The caller continues at its offset. Halt commits a
+// complete upload with AutoCommit.
 func (s *Store) Halt(ctx context.Context, id holt.UploadID) (holt.Upload, error) {
 	if _, err := s.find(ctx, id); err != nil {
 		return holt.Upload{}, err
 	}
 	s.mu.Lock()
-	committing := s.turns[id] != nil && s.turns[id].committing
+	committing := s.locks[id] != nil && s.locks[id].committing
 	s.mu.Unlock()
 	if !committing {
-		t, err := s.takeTurn(ctx, id)
+		t, err := s.lock(ctx, id)
 		if err != nil {
 			return holt.Upload{}, err
 		}
-		t.end()
+		t.unlock()
 	}
 	u, err := s.Get(ctx, id)
 	if err != nil {
 		return u, err
 	}
-	return s.settle(ctx, u)
+	return s.autoCommit(ctx, u)
 }
 
-// Commit gives the file the content that was sent. Once it is done a repeat gets the same answer. It goes on when its
-// caller leaves; who comes again waits for it. It does not begin for a token that may do nothing more.
+// Commit writes the file of a complete upload. A repeat of a finished commit gets the same answer. The commit continues if its
+// caller leaves, and a repeat waits for it. It does not start if the caller's token has been revoked or has expired.
 //
-// Errors: Conflict (not all of it is here; or, with Detail [holt.UploadMismatch], it is something else: then all that was
-// sent stays), those of writing the file.
+// Errors: Conflict (the upload is incomplete; or, with Detail [holt.UploadMismatch], its SHA-256 differs, and the upload
+// is kept), those of writing the file.
 func (s *Store) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCommit) (holt.Upload, error) {
 	want, err := checkSum(spec.SHA256)
 	if err != nil {
@@ -262,7 +261,7 @@ func (s *Store) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCo
 	go func() {
 		defer leave()
 		var a answer
-		a.u, a.err = s.commitInTurn(work, id, want)
+		a.u, a.err = s.commitLocked(work, id, want)
 		answered <- a
 	}()
 	select {
@@ -273,15 +272,15 @@ func (s *Store) Commit(ctx context.Context, id holt.UploadID, spec holt.UploadCo
 	}
 }
 
-func (s *Store) commitInTurn(ctx context.Context, id holt.UploadID, want string) (holt.Upload, error) {
+func (s *Store) commitLocked(ctx context.Context, id holt.UploadID, want string) (holt.Upload, error) {
 	if _, err := s.find(ctx, id); err != nil {
 		return holt.Upload{}, err
 	}
-	t, err := s.takeTurn(ctx, id)
+	t, err := s.lock(ctx, id)
 	if err != nil {
 		return holt.Upload{}, err
 	}
-	defer t.end()
+	defer t.unlock()
 	u, err := s.find(ctx, id)
 	if err != nil {
 		return holt.Upload{}, err
@@ -289,8 +288,8 @@ func (s *Store) commitInTurn(ctx context.Context, id holt.UploadID, want string)
 	return s.commit(ctx, t, u.Upload, want)
 }
 
-// commit writes the file; the caller has the turn.
-func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string) (holt.Upload, error) {
+// commit writes the file. The caller has the lock.
+func (s *Store) commit(ctx context.Context, t *lock, u holt.Upload, want string) (holt.Upload, error) {
 	if want == "" {
 		want = u.Spec.SHA256
 	}
@@ -305,8 +304,8 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 		e.Detail = u
 		return u, e
 	}
-	t.commits(true)
-	defer t.commits(false)
+	t.setCommitting(true)
+	defer t.setCommitting(false)
 	f, _, err := s.open(u.ID)
 	if err != nil {
 		return u, err
@@ -317,7 +316,7 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 		return u, err
 	}
 	if want != "" && got != want {
-		return u, mismatch(got, want, "what was sent has the SHA-256 %s, not %s")
+		return u, mismatch(got, want, "the upload has the SHA-256 %s, not %s")
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return u, hosterror.Full(err)
@@ -334,22 +333,22 @@ func (s *Store) commit(ctx context.Context, t *turn, u holt.Upload, want string)
 	if err := s.table.done(context.WithoutCancel(ctx), u.ID, got, info, now); err != nil {
 		return u, err
 	}
-	t.forget()
-	if err := os.Remove(s.path(u.ID)); err != nil { // the next look for what is nobody's removes it
-		s.log.WarnContext(ctx, "remove what was uploaded", "upload", u.ID, "err", err)
+	t.dropHash()
+	if err := os.Remove(s.path(u.ID)); err != nil { // tidy removes it later
+		s.log.WarnContext(ctx, "remove the file of a committed upload", "upload", u.ID, "err", err)
 	}
 	u.State, u.SHA256, u.File, u.ExpiresAt = holt.UploadDone, got, &info, now.Add(holt.UploadKept)
 	return u, nil
 }
 
 func mismatch(got, want, sentence string) error {
-	e := holt.Errorf(holt.Conflict, sentence, got, want).WithHint("nothing was written, and all that was sent is kept: commit it as what it is, or delete the upload and send the file again")
+	e := holt.Errorf(holt.Conflict, sentence, got, want).WithHint("the target file is unchanged and the upload is kept: commit it without a SHA-256 or with its own, or delete it and send the file again")
 	e.Detail = holt.UploadMismatch{SHA256: got, Want: want}
 	return e
 }
 
-// sumOf returns the SHA-256 of all that was sent: the one that ran along, or of the file where a daemon before this one had taken a part.
-func (s *Store) sumOf(ctx context.Context, t *turn, f *os.File, size int64) (string, error) {
+// sumOf returns the SHA-256 of the upload: the running hash, or that of the file if an earlier daemon received a part.
+func (s *Store) sumOf(ctx context.Context, t *lock, f *os.File, size int64) (string, error) {
 	if t.sum == nil || t.summed != size {
 		h := sha256.New()
 		if err := sumFile(ctx, h, f); err != nil {

@@ -11,14 +11,14 @@ import (
 	"holt/internal/hosterror"
 )
 
-// What a tenant has declared, come or not, may be half of what the disk has free without its own uploads; and what has come of all
-// tenants three quarters of what the disk has free without uploads. So what a tenant has promised takes nothing from others, and
-// what one has sent leaves them room: half of half.
+// Two limits bound uploads. The declared sizes of a tenant's open uploads are at most half of the disk's free room without
+// that tenant's uploads. The received bytes of all tenants are at most three quarters of the free room without any upload. So
+// declared sizes take no room from other tenants, and the received bytes of one tenant leave room for others.
 
-// lookEvery is how many bytes are added between two looks at how much room there is.
-const lookEvery = 16 << 20
+// checkEvery is the number of bytes between two checks of the free room.
+const checkEvery = 16 << 20
 
-// declarable is how many bytes a tenant's uploads may be declared to have together.
+// declarable returns the maximum of the declared sizes of a tenant's open uploads, bytes.
 func (s *Store) declarable(ctx context.Context, tenant string) (int64, error) {
 	free, all, err := s.disk()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) declarable(ctx context.Context, tenant string) (int64, error) {
 	return free / 2, nil
 }
 
-// room is how many bytes may come now.
+// room returns how many more bytes may be received.
 func (s *Store) room() (int64, error) {
 	free, all, err := s.disk()
 	var come int64
@@ -44,7 +44,7 @@ func (s *Store) room() (int64, error) {
 	return (free+come)/4*3 - come, err
 }
 
-// disk returns how many bytes are free, and how many each upload takes.
+// disk returns the free bytes of the disk, and the size of each upload's file.
 func (s *Store) disk() (free int64, all map[string]int64, err error) {
 	if s.cfg.Free != nil {
 		free, err = s.cfg.Free()
@@ -54,7 +54,7 @@ func (s *Store) disk() (free int64, all map[string]int64, err error) {
 		free = int64(st.Bavail) * st.Bsize
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("look for room for uploads: %w", err)
+		return 0, nil, fmt.Errorf("read free room for uploads: %w", err)
 	}
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -62,21 +62,21 @@ func (s *Store) disk() (free int64, all map[string]int64, err error) {
 	}
 	all = map[string]int64{}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil { // or it has gone
+		if info, err := e.Info(); err == nil { // else it was removed
 			all[e.Name()] = info.Size()
 		}
 	}
 	return free, all, nil
 }
 
-// rooms asks for room for what is added, now and then.
-type rooms struct {
+// reservation is room for the next bytes of a call. It avoids a check of the disk for each write.
+type reservation struct {
 	s    *Store
 	left int64
 }
 
-// take wants room for n bytes more. OutOfSpace.
-func (r *rooms) take(n int64) error {
+// take takes n bytes, or returns OutOfSpace.
+func (r *reservation) take(n int64) error {
 	if n > r.left {
 		room, err := r.s.room()
 		if err != nil {
@@ -84,9 +84,9 @@ func (r *rooms) take(n int64) error {
 		}
 		if n > room {
 			return holt.Errorf(holt.OutOfSpace, "the disk has no room for more uploads").
-				WithHint("go on at its offset when others are committed or given up; three quarters of the free room of the disk with the data directory are for uploads")
+				WithHint("continue at the upload's offset when others are committed or deleted; uploads may take three quarters of the free room of the disk with the data directory")
 		}
-		r.left = min(room, lookEvery)
+		r.left = min(room, checkEvery)
 	}
 	r.left -= n
 	return nil

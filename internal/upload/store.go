@@ -18,23 +18,23 @@ import (
 	"holt/internal/store/db"
 )
 
-// Config is what a [Store] stands on. All fields without a default must be set.
+// Config is the configuration of a [Store]. All fields without a default must be set.
 type Config struct {
 	DB         *db.DB // with [Schema] and [SureSchema]
 	Keys       *idempotency.Keys
-	Dir        string // holds one file an upload
+	Dir        string // has a file for each open upload
 	Computers  Files
 	Workspaces Files
-	Free       func() (int64, error)    // bytes that the disk with Dir has free; nil: what it says
+	Free       func() (int64, error)    // free bytes of the disk with Dir; nil: from statfs
 	Now        func() time.Time         // nil: time.Now
 	Log        *slog.Logger             // nil: slog.Default
-	Fail       func(point string) error // tests: called at each step; an error fails it there
+	Fail       func(point string) error // tests: called at each step; an error fails the step
 }
 
-// tidying is the time between looks for what has expired.
-const tidying = 10 * time.Minute
+// tidyEvery is the interval between removals of expired uploads.
+const tidyEvery = 10 * time.Minute
 
-// Store is the uploads of one daemon.
+// Store is the set of uploads of one daemon.
 type Store struct {
 	cfg    Config
 	log    *slog.Logger
@@ -45,10 +45,10 @@ type Store struct {
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup
-	turns  map[holt.UploadID]*turn
+	locks  map[holt.UploadID]*lock
 }
 
-// Open goes on with the uploads of the control database and removes what has expired.
+// Open continues the uploads of the control database and removes expired ones.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -56,7 +56,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, turns: map[holt.UploadID]*turn{}}
+	s := &Store{cfg: cfg, log: cfg.Log, table: table{cfg.DB}, locks: map[holt.UploadID]*lock{}}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, hosterror.Full(err)
 	}
@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			select {
 			case <-s.ctx.Done():
 				return
-			case <-time.After(tidying):
+			case <-time.After(tidyEvery):
 			}
 			if err := s.tidy(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.log.Error("remove expired uploads", "err", err)
@@ -79,7 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close cuts off what is under way and waits for it. What was taken stays.
+// Close ends the calls in progress and waits for them. The bytes that were received are kept.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -88,12 +88,12 @@ func (s *Store) Close() {
 	s.wg.Wait()
 }
 
-// enter begins a call that Close waits for, and cuts off.
+// enter begins a call that Close ends and waits for.
 func (s *Store) enter(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("go on when it is back")
+		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("continue when it is back")
 	}
 	s.wg.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -103,19 +103,19 @@ func (s *Store) enter(ctx context.Context) (context.Context, func(), error) {
 
 func (s *Store) path(id holt.UploadID) string { return filepath.Join(s.cfg.Dir, string(id)) }
 
-// tidy removes uploads that have expired, and files that are nobody's.
+// tidy removes expired uploads, and files without an upload.
 func (s *Store) tidy(ctx context.Context) error {
 	old, err := s.table.list(ctx, `WHERE touched < ?`, s.cfg.Now().Add(-holt.UploadKept).UnixNano())
 	if err != nil {
 		return err
 	}
 	for _, r := range old {
-		t, ok := s.tryTurn(r.ID)
+		t, ok := s.tryLock(r.ID)
 		if !ok {
-			continue // somebody adds to it
+			continue // a call appends to it
 		}
 		err := s.remove(ctx, t)
-		t.end()
+		t.unlock()
 		if err != nil {
 			return err
 		}
@@ -138,12 +138,12 @@ func (s *Store) tidy(ctx context.Context) error {
 	return nil
 }
 
-// remove takes away an upload whose turn the caller has.
-func (s *Store) remove(ctx context.Context, t *turn) error {
+// remove deletes an upload. The caller has its lock.
+func (s *Store) remove(ctx context.Context, t *lock) error {
 	if err := s.table.erase(ctx, t.id); err != nil {
 		return err
 	}
-	t.forget()
+	t.dropHash()
 	if err := os.Remove(s.path(t.id)); err != nil && !os.IsNotExist(err) {
 		return hosterror.Full(fmt.Errorf("remove upload: %w", err))
 	}
@@ -152,10 +152,10 @@ func (s *Store) remove(ctx context.Context, t *turn) error {
 
 var sumRE = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// checkSum returns a SHA-256 as it is kept; "" is none.
+// checkSum returns a SHA-256 in lower case; "" is none.
 func checkSum(sum string) (string, error) {
 	if sum = strings.ToLower(sum); sum != "" && !sumRE.MatchString(sum) {
-		return "", holt.Errorf(holt.InvalidArgument, "%q is no SHA-256", holt.Clip(sum, 80)).WithHint("give it as 64 hexadecimal digits")
+		return "", holt.Errorf(holt.InvalidArgument, "invalid SHA-256 %q", holt.Clip(sum, 80)).WithHint("give 64 hexadecimal digits")
 	}
 	return sum, nil
 }
@@ -170,9 +170,9 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 	}
 	switch {
 	case (spec.Computer == "") == (spec.Workspace == ""):
-		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "an upload is for either a computer or a workspace")
+		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "an upload needs either a computer or a workspace")
 	case spec.Size < 0:
-		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "a file cannot have %d bytes", spec.Size)
+		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "invalid size %d", spec.Size)
 	case max(spec.Mode, spec.NewMode) > 0o7777:
 		return holt.Upload{}, holt.Errorf(holt.InvalidArgument, "%#o is not a file mode", max(spec.Mode, spec.NewMode)).WithHint("give octal permission bits, at most 07777")
 	}
@@ -188,7 +188,7 @@ func (s *Store) Create(ctx context.Context, spec holt.UploadSpec, key string) (h
 func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *idempotency.Claim) (holt.Upload, error) {
 	files, ref := s.files(&spec)
 	var err error
-	if *ref, err = files.Known(ctx, *ref); err != nil { // a name may be another's by the time of the commit
+	if *ref, err = files.Known(ctx, *ref); err != nil { // the name can change before the commit
 		return holt.Upload{}, err
 	}
 	now := s.cfg.Now().UTC()
@@ -201,7 +201,7 @@ func (s *Store) create(ctx context.Context, spec holt.UploadSpec, claim *idempot
 	return r.Upload, s.table.insert(ctx, r, most, claim)
 }
 
-// files are where an upload goes, and of which computer or workspace.
+// files returns the target of an upload, and the field of spec with its computer or workspace.
 func (s *Store) files(spec *holt.UploadSpec) (Files, *string) {
 	if spec.Computer != "" {
 		return s.cfg.Computers, &spec.Computer
@@ -209,20 +209,20 @@ func (s *Store) files(spec *holt.UploadSpec) (Files, *string) {
 	return s.cfg.Workspaces, &spec.Workspace
 }
 
-// find returns an upload that the caller may see.
+// find returns an upload of the caller's tenant.
 func (s *Store) find(ctx context.Context, id holt.UploadID) (record, error) {
 	list, err := s.table.list(ctx, `WHERE id = ?`, id)
 	if err != nil {
 		return record{}, err
 	}
 	if in := holt.Confined(ctx); len(list) == 0 || in != "" && list[0].tenant != in {
-		return record{}, holt.Errorf(holt.NotFound, "there is no upload %s", id).WithHint("uploads go %s after their last byte", holt.ShortDuration(holt.UploadKept))
+		return record{}, holt.Errorf(holt.NotFound, "there is no upload %s", id).WithHint("uploads expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
 	}
-	return s.shown(list[0])
+	return s.current(list[0])
 }
 
-// shown adds to a record what is not in the database.
-func (s *Store) shown(r record) (record, error) {
+// current adds the offset and state of an open upload, which are not in the database.
+func (s *Store) current(r record) (record, error) {
 	if r.State == holt.UploadDone {
 		return r, nil
 	}
@@ -233,36 +233,36 @@ func (s *Store) shown(r record) (record, error) {
 			r.Offset = min(r.Offset, r.sure)
 		}
 	case !os.IsNotExist(err):
-		return r, hosterror.Full(fmt.Errorf("look at upload: %w", err))
+		return r, hosterror.Full(fmt.Errorf("stat upload: %w", err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.turns[r.ID]; t != nil && t.committing {
+	if t := s.locks[r.ID]; t != nil && t.committing {
 		r.State = holt.UploadCommitting
 	}
 	return r, nil
 }
 
-// Get returns an upload as it is now; NotFound. It disturbs nobody who adds to it.
+// Get returns an upload. It does not interrupt a call that appends to it.
 func (s *Store) Get(ctx context.Context, id holt.UploadID) (holt.Upload, error) {
 	r, err := s.find(ctx, id)
 	return r.Upload, err
 }
 
-// List returns those of the caller's tenant, in the order of their ids.
+// List returns the uploads of the caller's tenant, sorted by id.
 func (s *Store) List(ctx context.Context) ([]holt.Upload, error) {
 	list, err := s.table.list(ctx, `WHERE ?1 = '' OR tenant = ?1 ORDER BY id`, holt.Confined(ctx))
 	all := make([]holt.Upload, 0, len(list))
 	for _, r := range list {
 		if err == nil {
-			r, err = s.shown(r)
+			r, err = s.current(r)
 		}
 		all = append(all, r.Upload)
 	}
 	return all, err
 }
 
-// Delete gives an upload up, or forgets what became of it.
+// Delete removes an open upload, or the record of a committed one.
 func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error {
 	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "upload.delete", Request: id, Removes: true,
@@ -270,18 +270,18 @@ func (s *Store) Delete(ctx context.Context, id holt.UploadID, key string) error 
 			if _, err := s.find(ctx, id); err != nil {
 				return struct{}{}, err
 			}
-			t, err := s.takeTurn(ctx, id)
+			t, err := s.lock(ctx, id)
 			if err != nil {
 				return struct{}{}, err
 			}
-			defer t.end()
+			defer t.unlock()
 			return struct{}{}, s.remove(ctx, t)
 		},
 	})
 	return err
 }
 
-// open opens the file of an upload to add to it.
+// open opens the file of an upload, and returns its length.
 func (s *Store) open(id holt.UploadID) (*os.File, int64, error) {
 	f, err := os.OpenFile(s.path(id), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -290,7 +290,7 @@ func (s *Store) open(id holt.UploadID) (*os.File, int64, error) {
 	var info fs.FileInfo
 	if info, err = f.Stat(); err != nil {
 		f.Close()
-		return nil, 0, hosterror.Full(fmt.Errorf("look at upload: %w", err))
+		return nil, 0, hosterror.Full(fmt.Errorf("stat upload: %w", err))
 	}
 	return f, info.Size(), nil
 }

@@ -25,19 +25,20 @@ CREATE TABLE upload (
 ) WITHOUT ROWID;
 `
 
-// SureSchema adds how much of an upload counts for certain.
+// SureSchema adds the offset at which a piece with a checksum starts, while that is received.
 const SureSchema = `
 ALTER TABLE upload ADD COLUMN sure INTEGER NOT NULL DEFAULT -1; -- bytes before a piece that counts whole or not at all, until all of it has come; else -1
 `
 
-// record is an upload as the control database has it.
+// record is a row of the table upload.
 type record struct {
-	holt.Upload // without State and Offset, but of those that are done
+	holt.Upload // State and Offset of an open upload are computed, see Store.current
 	tenant      string
 	touched     time.Time
-	sure        int64 // bytes that count, whatever has come; unsure: all
+	sure        int64 // offset of the upload while a piece with a checksum is received; else unsure
 }
 
+// unsure is the value of sure if the file's length is the offset.
 const unsure = -1
 
 type table struct{ d *db.DB }
@@ -62,7 +63,7 @@ func (t table) list(ctx context.Context, condition string, args ...any) (list []
 	return list, nil
 }
 
-// insert writes a new one down, unless there are too many, or those of its tenant would take more than most bytes together.
+// insert stores an upload, unless there are too many, or the sizes of its tenant's open uploads would exceed most bytes.
 func (t table) insert(ctx context.Context, r record, most int64, claim *idempotency.Claim) error {
 	spec, err := json.Marshal(r.Spec)
 	if err != nil {
@@ -80,8 +81,8 @@ func (t table) insert(ctx context.Context, r record, most int64, claim *idempote
 		case all >= holt.MostUploadsOfAll:
 			return holt.Errorf(holt.TooMany, "the daemon has %d open uploads; no more are allowed", all).WithHint("try again later: they expire %s after the last byte", holt.ShortDuration(holt.UploadKept))
 		case r.Spec.Size > most-bytes:
-			return holt.Errorf(holt.OutOfSpace, "an upload of %d bytes does not fit: those of the tenant %s may be declared to have %d bytes together and have %d", r.Spec.Size, r.tenant, most, bytes).
-				WithHint("half of the free room of the disk with the data directory is for a tenant's uploads; those that were given up expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
+			return holt.Errorf(holt.OutOfSpace, "no room for an upload of %d bytes: open uploads of the tenant %s may have %d bytes in all and have %d", r.Spec.Size, r.tenant, most, bytes).
+				WithHint("a tenant's uploads may take half of the free room of the disk with the data directory; delete some, or wait: they expire %s after their last byte", holt.ShortDuration(holt.UploadKept))
 		}
 		if err := claim.Bind(tx, string(r.ID)); err != nil {
 			return err
@@ -96,14 +97,14 @@ func (t table) touch(ctx context.Context, id holt.UploadID, now time.Time) error
 	})
 }
 
-// hold writes down that no more than sure bytes count; unsure: all that have come.
-func (t table) hold(ctx context.Context, id holt.UploadID, sure int64) error {
+// setSure writes the column sure.
+func (t table) setSure(ctx context.Context, id holt.UploadID, sure int64) error {
 	return t.write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE upload SET sure = ? WHERE id = ?`, sure, id)
 	})
 }
 
-// done writes down what became of one, and forgets the oldest of its tenant that are done beyond the number that is remembered.
+// done records a committed upload, and deletes the oldest committed ones of its tenant beyond [holt.MostUploads].
 func (t table) done(ctx context.Context, id holt.UploadID, sum string, info holt.FileInfo, now time.Time) error {
 	file, err := json.Marshal(info)
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 	"holt/internal/store/db"
 )
 
-// shelf is where uploads go.
+// shelf is a target of uploads.
 type shelf struct {
 	mu      sync.Mutex
 	written map[string][]byte
-	wait    chan struct{} // writing waits for it; nil: not
+	wait    chan struct{} // Write waits until it is closed; nil: it does not
 }
 
 func (f *shelf) Known(_ context.Context, ref string) (string, error) { return ref, nil }
@@ -96,8 +96,8 @@ func random(n int) []byte {
 
 var errKilled = errors.New("killed")
 
-// TestKilled: whatever a daemon had taken when it was killed, in the middle of a piece or of a commit, the next goes on from
-// there, and what is committed is what was sent. A step that fails stands for the kill: nothing after it is written.
+// TestKilled: if the daemon is killed during a piece or a commit, the next one continues from there, and commits what
+// was sent. A failing step simulates the kill: nothing after it is written.
 func TestKilled(t *testing.T) {
 	data := random(5*pieceBytes + 1234)
 	for _, point := range []string{"upload/append", "upload/written"} {
@@ -139,7 +139,7 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("%s %d: %+v %v", point, at, u, err)
 			}
 			if !bytes.Equal(w.to.written["/file"], data) {
-				t.Errorf("%s %d: something else was written", point, at)
+				t.Errorf("%s %d: the file has the wrong content", point, at)
 			}
 			if entries, err := os.ReadDir(w.cfg.Dir); err != nil || len(entries) > 0 {
 				t.Errorf("%s %d: left %v, %v", point, at, entries, err)
@@ -148,8 +148,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestPieceKilled: of a piece with a checksum nothing counts before all of it has come, also where a daemon was killed in the
-// middle of it; the next takes a piece with or without one there.
+// TestPieceKilled: an incomplete piece with a checksum does not count, also if the daemon is killed during it. The next
+// daemon accepts a piece with or without a checksum at the same offset.
 func TestPieceKilled(t *testing.T) {
 	data := random(3*pieceBytes + 99)
 	sum := func(b []byte) string {
@@ -178,18 +178,18 @@ func TestPieceKilled(t *testing.T) {
 		w.cfg.Fail = nil
 		s = w.open()
 		if u, err = s.Halt(t.Context(), u.ID); err != nil || u.Offset != 100 {
-			t.Errorf("of the piece counts: %+v, %v", u, err)
+			t.Errorf("the incomplete piece counts: %+v, %v", u, err)
 		}
 		if u, err = s.Append(t.Context(), u.ID, 100, again, bytes.NewReader(data[100:])); err != nil || u.Offset != int64(len(data)) {
 			t.Errorf("the piece again: %+v, %v", u, err)
 		}
 		if _, err = s.Commit(t.Context(), u.ID, holt.UploadCommit{}); err != nil || !bytes.Equal(w.to.written["/file"], data) {
-			t.Errorf("something else was written: %v", err)
+			t.Errorf("the file has the wrong content: %v", err)
 		}
 	}
 }
 
-// dead is a body whose sender has gone and has not been noticed: it gives some bytes and then waits.
+// dead is the body of a dead connection: it returns some bytes and then blocks.
 type dead struct {
 	bytes.Buffer
 	left chan struct{}
@@ -206,7 +206,7 @@ func (d *dead) Read(p []byte) (int, error) {
 	return 0, errors.New("abandoned")
 }
 
-// TestTakenOver: who comes to go on does not wait for a connection that has died, and every byte that had come counts.
+// TestTakenOver: a call that continues an upload does not wait for a dead connection, and every received byte counts.
 func TestTakenOver(t *testing.T) {
 	w := newWorld(t)
 	s := w.open()
@@ -237,7 +237,7 @@ func TestTakenOver(t *testing.T) {
 				u, err = s.Commit(t.Context(), u.ID, holt.UploadCommit{})
 			}
 			if !bytes.Equal(w.to.written["/append"], data) {
-				t.Error("something else was written")
+				t.Error("the file has the wrong content")
 			}
 		case "delete":
 			err = s.Delete(t.Context(), u.ID, "")
@@ -253,8 +253,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestCommitGoesOn: a commit whose caller leaves is done all the same, and who comes again hears of it.
-func TestCommitGoesOn(t *testing.T) {
+// TestCommitWithoutCaller: a commit continues if its caller leaves, and a repeat gets its result.
+func TestCommitWithoutCaller(t *testing.T) {
 	w := newWorld(t)
 	w.to.wait = make(chan struct{})
 	s := w.open()
@@ -273,7 +273,7 @@ func TestCommitGoesOn(t *testing.T) {
 	}
 	cancel()
 	if err := <-left; err == nil {
-		t.Error("it had not ended")
+		t.Error("the repeat did not wait for the commit")
 	}
 	again := make(chan holt.Upload)
 	go func() {
@@ -289,7 +289,7 @@ func TestCommitGoesOn(t *testing.T) {
 	}
 }
 
-// ending ends its caller's context as soon as so many bytes of it have been read, or at its own end, and goes on.
+// ending is a body that ends its caller's context after some bytes, or at its end, and can still be read.
 type ending struct {
 	bytes.Reader
 	after int
@@ -304,8 +304,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTokenEnds: of a call whose token may do nothing more no byte is taken and nothing is committed, also not with the last byte.
-// Who merely leaves with his last byte has it committed.
+// TestTokenEnds: when a call's token ends, no further byte counts and nothing is committed, not even by the last byte. A
+// caller that only disconnects after the last byte still has the upload committed.
 func TestTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	s := w.open()
@@ -326,7 +326,7 @@ func TestTokenEnds(t *testing.T) {
 		body.Reset(data)
 		_, _ = s.Append(ctx, u.ID, 0, "", body)
 		got, err := s.Get(t.Context(), u.ID)
-		for tt.state == holt.UploadDone && got.State != tt.state && err == nil { // nobody waits for it
+		for tt.state == holt.UploadDone && got.State != tt.state && err == nil { // the commit runs in the background
 			got, err = s.Get(t.Context(), u.ID)
 		}
 		if err != nil || got.State != tt.state || got.Offset != int64(tt.after) {
@@ -341,12 +341,12 @@ func TestTokenEnds(t *testing.T) {
 	}
 }
 
-// TestPromises: what a tenant has promised to send takes nothing from another, what it has sent leaves others room, and all
-// together leave some of the disk.
-func TestPromises(t *testing.T) {
+// TestRoom: the declared sizes of a tenant take no room from another, its received bytes leave others room, and all
+// uploads leave a part of the disk free.
+func TestRoom(t *testing.T) {
 	w := newWorld(t)
 	const disk = 64 << 20
-	w.cfg.Free = func() (int64, error) { // as a disk has it
+	w.cfg.Free = func() (int64, error) { // as of a disk
 		free := int64(disk)
 		entries, err := os.ReadDir(w.cfg.Dir)
 		for _, e := range entries {
@@ -378,7 +378,7 @@ func TestPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := begin("late", disk/4); err != nil {
-		t.Errorf("beside what one has sent: %v", err)
+		t.Errorf("an upload of another tenant: %v", err)
 	}
 	if _, err := begin("late", 1); holt.CodeOf(err) != holt.OutOfSpace {
 		t.Errorf("more than half of what is left: %v", err)
@@ -386,7 +386,7 @@ func TestPromises(t *testing.T) {
 	sent := random(disk / 2)
 	u, err := s.Append(of("other"), begun[1].ID, 0, "", bytes.NewReader(sent))
 	if holt.CodeOf(err) != holt.OutOfSpace || u.Offset != disk/4 {
-		t.Errorf("another's half stopped at %d: %v", u.Offset, err)
+		t.Errorf("the other tenant's upload stopped at %d: %v", u.Offset, err)
 	}
 	if err := s.Delete(of("greedy"), begun[0].ID, ""); err != nil {
 		t.Fatal(err)
@@ -395,11 +395,11 @@ func TestPromises(t *testing.T) {
 		t.Fatalf("with room again: %v", err)
 	}
 	if _, err = s.Commit(of("other"), u.ID, holt.UploadCommit{}); err != nil || !bytes.Equal(w.to.written["/a"], sent) {
-		t.Errorf("something else was written, or %v", err)
+		t.Errorf("the file has the wrong content: %v", err)
 	}
 }
 
-// TestBounded: a tenant's uploads take no more together than they may, and what is given up goes in a day.
+// TestBounded: the size of a tenant's uploads is bounded, and abandoned uploads expire after a day.
 func TestBounded(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Free = func() (int64, error) { return 2000, nil }
@@ -418,7 +418,7 @@ func TestBounded(t *testing.T) {
 	}
 	idle, err := s.Append(t.Context(), other.ID, 0, "", bytes.NewReader(nil))
 	if err != nil || !idle.ExpiresAt.Equal(other.ExpiresAt) {
-		t.Errorf("nothing was added, and it is kept longer: %v, %v", idle.ExpiresAt, err)
+		t.Errorf("an empty piece extended the expiry: %v, %v", idle.ExpiresAt, err)
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	if err := os.WriteFile(filepath.Join(w.cfg.Dir, "nobodys"), []byte("x"), 0o600); err != nil {
@@ -439,7 +439,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestLongPiece: an upload that comes in one call that takes longer than a day is there when the daemon is killed in it.
+// TestLongPiece: an upload whose only call takes longer than a day survives a kill of the daemon during the call.
 func TestLongPiece(t *testing.T) {
 	w := newWorld(t)
 	var later atomic.Int64
@@ -465,7 +465,7 @@ func TestLongPiece(t *testing.T) {
 		}
 		later.Add(int64(holt.UploadKept - time.Hour))
 	}
-	next := w.open() // what the one before had in memory is as good as gone
+	next := w.open() // without the memory of the first store
 	if u, err := next.Get(t.Context(), u.ID); err != nil || u.Offset != int64(len(data)) {
 		t.Errorf("at %d: %v", u.Offset, err)
 	}
@@ -475,8 +475,8 @@ func TestLongPiece(t *testing.T) {
 	}
 }
 
-// TestManyUploads: what is done stops nobody from sending more, and is remembered for a while, the newest of it; what a
-// tenant has open stops it alone.
+// TestManyUploads: committed uploads do not count towards the limit, and the newest are kept for a while. The open uploads of a
+// tenant limit only that tenant.
 func TestManyUploads(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Free = func() (int64, error) { return 1 << 40, nil }
@@ -494,7 +494,7 @@ func TestManyUploads(t *testing.T) {
 		}
 	}
 	if all, err := s.List(t.Context()); err != nil || len(all) != holt.MostUploads {
-		t.Errorf("%d are remembered, %v", len(all), err)
+		t.Errorf("%d are kept, %v", len(all), err)
 	}
 	if _, err := s.Get(t.Context(), first.ID); holt.CodeOf(err) != holt.NotFound {
 		t.Errorf("the oldest: %v", err)
@@ -515,7 +515,7 @@ func TestManyUploads(t *testing.T) {
 	}
 }
 
-// TestTenants: nobody sees or guesses another tenant's uploads.
+// TestTenants: a tenant cannot see another tenant's uploads, or whether they exist.
 func TestTenants(t *testing.T) {
 	w := newWorld(t)
 	s := w.open()

@@ -14,10 +14,10 @@ import (
 	"holt"
 )
 
-// acme gets certificates when a name is first asked for, if it is one of ours. The authority asks for its proof on the
-// listener itself (TLS-ALPN-01), which it reaches at port 443.
+// acme gets a certificate at the first request for a name, if certifiable permits it. The authority checks the name by
+// TLS-ALPN-01 on the listener, which it must reach at port 443.
 func acme(opt TLSOptions) (*tls.Config, error) {
-	quiet := zap.NewNop() // what goes wrong is an event, see below
+	quiet := zap.NewNop() // errors are events, see below
 	issuer := certmagic.ACMEIssuer{CA: opt.CA, Email: opt.ACME, Agreed: true, DisableHTTPChallenge: true, Logger: quiet}
 	if issuer.CA == "" {
 		issuer.CA = certmagic.LetsEncryptProductionCA
@@ -29,12 +29,12 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 		}
 		pem, err := os.ReadFile(opt.Root)
 		if err != nil || !pool.AppendCertsFromPEM(pem) {
-			return nil, holt.Errorf(holt.InvalidArgument, "--acme-root %s holds no certificate", opt.Root)
+			return nil, holt.Errorf(holt.InvalidArgument, "--acme-root %s has no certificate", opt.Root)
 		}
 		issuer.TrustedRoots = pool
 	}
 	if err := os.MkdirAll(opt.Dir, 0o700); err != nil {
-		return nil, wrap("keep certificates", err)
+		return nil, wrap("make directory of certificates", err)
 	}
 	var magic *certmagic.Config
 	cache := certmagic.NewCache(certmagic.CacheOptions{
@@ -48,9 +48,9 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 		OnEvent: func(_ context.Context, event string, data map[string]any) error {
 			switch event {
 			case "cert_failed":
-				opt.Log.Warn("no certificate", "host", data["identifier"], "err", data["error"])
+				opt.Log.Warn("get certificate", "host", data["identifier"], "err", data["error"])
 			case "cert_obtained":
-				opt.Log.Info("a certificate", "host", data["identifier"], "renewed", data["renewal"])
+				opt.Log.Info("certificate obtained", "host", data["identifier"], "renewed", data["renewal"])
 			}
 			return nil
 		},
@@ -62,15 +62,15 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 	return c, nil
 }
 
-// certifiable says whether a certificate is got for a name: for those of the API, domains that were added, and
-// previews that were made. Whoever asks for others would use up what an authority gives.
+// certifiable returns nil for names of the API, added domains and existing previews. Others get no certificate, since
+// authorities limit their number.
 func (s *Store) certifiable(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
 	if slices.Contains(s.cfg.Hosts, name) {
 		return nil
 	}
 	if s.cfg.Place.Off {
-		return holt.Errorf(holt.NotFound, "%q is none of our names", holt.Clip(name, 256))
+		return holt.Errorf(holt.NotFound, "no certificate for %q: it is not a name of this daemon", holt.Clip(name, 256))
 	}
 	if h, ok := ParseHost(name, s.cfg.Place.Domain); ok {
 		c, err := s.find(ctx, h)
@@ -83,5 +83,5 @@ func (s *Store) certifiable(ctx context.Context, name string) error {
 	} else if _, known, err := s.table.domain(ctx, name); err != nil || known && s.free(name) == nil {
 		return err
 	}
-	return holt.Errorf(holt.NotFound, "%q is none of our names", holt.Clip(name, 256))
+	return holt.Errorf(holt.NotFound, "no certificate for %q: it is not a name of this daemon", holt.Clip(name, 256))
 }

@@ -24,7 +24,7 @@ import (
 	"holt"
 )
 
-// authority is a certificate authority on loopback, Let's Encrypt's own for tests, which asks for proofs at a port of loopback whatever the name.
+// authority is Let's Encrypt's CA for tests, on loopback. It checks every name at a port of the loopback.
 func authority(t *testing.T, tlsPort int) http.Handler {
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
 	t.Setenv("PEBBLE_WFE_NONCEREJECT", "0")
@@ -52,7 +52,7 @@ func authority(t *testing.T, tlsPort int) http.Handler {
 	return front.Handler()
 }
 
-// TestACME: a name that is ours has a certificate when it is first asked for, others have none and nobody asks for one.
+// TestACME: names of the daemon get a certificate at the first request. For other names none is requested.
 func TestACME(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -78,7 +78,7 @@ func TestACME(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler = authority(t, n)
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dialTo(addr), DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the names are looked at below
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dialTo(addr), DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the names are checked below
 	for host, want := range map[string]string{"app.example.com": "X-Forwarded-Host: app.example.com\n", "api.example.com": "the API"} {
 		resp, err := client.Get("https://" + host + "/")
 		if err != nil {
@@ -97,6 +97,6 @@ func TestACME(t *testing.T) {
 		}
 	}
 	if err := w.store.certifiable(t.Context(), "3000-EINSTEIN.localhost"); err != nil {
-		t.Error("a preview that was made:", err)
+		t.Error("an existing preview:", err)
 	}
 }

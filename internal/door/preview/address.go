@@ -12,22 +12,22 @@ import (
 	"holt/internal/store/db"
 )
 
-// Browsers and curl resolve names below localhost themselves; Node, Python and Java ask the host's resolver, which mostly does not
-// know them. So each preview also has an address of the loopback of its own, which is a name for it like the others: it counts when it
-// is the request's Host, and so no other name that somebody has lead there shows anything.
+// Browsers and curl resolve names below localhost themselves. Node, Python and Java use the host's resolver, which often
+// cannot. So each preview also has its own loopback address. The address must be the request's Host: other names that
+// resolve to it show nothing.
 
-// AddressSchema gives each preview an address; 0: it has none yet.
+// AddressSchema adds the address of previews; 0: none yet.
 const AddressSchema = `
 ALTER TABLE preview ADD COLUMN address INTEGER NOT NULL DEFAULT 0; -- an IPv4 address as a number
 CREATE UNIQUE INDEX preview_address ON preview (address) WHERE address <> 0;
 `
 
-// addresses are those that previews have: a quarter of the loopback, which no other program uses by custom.
+// addresses is the range of previews' addresses, a quarter of the loopback that programs do not commonly use.
 var addresses = netip.MustParsePrefix("127.64.0.0/10")
 
 const addressTries = 1024 // in 4 million
 
-// addressOf reads the host of a request; 0: it is none of a preview.
+// addressOf parses the host of a request; 0: it is not a preview's address.
 func addressOf(host string) uint32 {
 	at, err := netip.ParseAddr(host)
 	if err != nil || !addresses.Contains(at) {
@@ -41,8 +41,8 @@ func addressText(n uint32) string {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n))).String()
 }
 
-// address chooses that of a port, which no other preview has. It follows from the computer and the port, so that the next preview
-// of a port is most likely at the same, and that of another computer is not: browsers keep what pages store by address.
+// address chooses an unused address for a port. It is derived from computer and port, since browsers store data of pages
+// by address: a later preview of the port most likely gets the same address, and another computer does not.
 func (t table) address(tx *db.Tx, id holt.ComputerID, port int) (uint32, error) {
 	first := addresses.Addr().As4()
 	sum := sha256.Sum256(fmt.Appendf(nil, "preview address 1\x00%s\x00%d", id, port))
@@ -56,10 +56,10 @@ func (t table) address(tx *db.Tx, id holt.ComputerID, port int) (uint32, error) 
 		}
 		at = (at + 1) & room
 	}
-	return 0, holt.Errorf(holt.TooMany, "no loopback address is free for this preview").WithHint("delete previews that are not needed")
+	return 0, holt.Errorf(holt.TooMany, "no loopback address is free for this preview").WithHint("delete previews that are no longer needed")
 }
 
-// atAddress returns the computer and port of the preview with an address; false if there is none.
+// atAddress returns the computer and port of the preview with an address, if there is one.
 func (t table) atAddress(ctx context.Context, n uint32) (h Host, found bool, err error) {
 	err = t.db.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query(`SELECT computer, port FROM preview WHERE address = ?`, []any{n}, func(r *db.Row) error {
@@ -70,7 +70,7 @@ func (t table) atAddress(ctx context.Context, n uint32) (h Host, found bool, err
 	return h, found, wrap("read the preview", err)
 }
 
-// ListensAtLoopback says that a listener without TLS answers at every address of the loopback.
+// ListensAtLoopback sets the listener without TLS that serves all loopback addresses. Only the first call has an effect.
 func (s *Store) ListensAtLoopback(addr net.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,10 +79,10 @@ func (s *Store) ListensAtLoopback(addr net.Addr) {
 	}
 }
 
-// programURL is where programs reach a preview whatever the host's resolver knows; "": nowhere.
+// programURL returns a URL of a preview that every program can resolve, or "".
 func (s *Store) programURL(c holt.Computer, r row) string {
 	at := s.urlOf(c, r.port)
-	if at == "" || s.cfg.Place.Domain != "localhost" { // a domain that the DNS has
+	if at == "" || s.cfg.Place.Domain != "localhost" { // a domain in the DNS
 		return at
 	}
 	s.mu.Lock()

@@ -12,14 +12,14 @@ import (
 	"holt/internal/store/db"
 )
 
-// openers are programs that resolve names by the host's resolver and keep no cookies, and what they are told to run.
+// openers are programs that use the host's resolver and keep no cookies, with their scripts.
 var openers = map[string]struct{ file, text string }{
 	"node":    {"open.mjs", `const r = await fetch(process.argv[2]); console.log(r.status, r.url, (await r.text()).split("\n")[0])`},
 	"python3": {"open.py", `import sys, urllib.request; r = urllib.request.urlopen(sys.argv[1]); print(r.status, r.url, r.read().decode().split("\n")[0])`},
 }
 
-// TestProgramsOpenIt: Node and Python open the address that a link has for them as it is, and a name below localhost may
-// be unknown to the host.
+// TestProgramsOpenIt: Node and Python open the program address of a link, even if the host does not resolve names below
+// localhost.
 func TestProgramsOpenIt(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -48,8 +48,8 @@ func TestProgramsOpenIt(t *testing.T) {
 	}
 }
 
-// TestAddresses: each preview has an address of its own, which shows it and nothing else, by the same rights as its name; it stays the
-// preview's, and counts only as the host of the request.
+// TestAddresses: each preview has its own address, with the same access as its name. The address does not change, and
+// must be the host of the request.
 func TestAddresses(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -89,7 +89,7 @@ func TestAddresses(t *testing.T) {
 	}
 	_, body := w.text("GET", link.ProgramURL)
 	if !strings.Contains(body, "Host: "+host+"\n") && !strings.Contains(body, bare) {
-		t.Errorf("the app is told another host than %s:\n%s", host, body)
+		t.Errorf("the app gets another host than %s:\n%s", host, body)
 	}
 	if err := w.store.Delete(t.Context(), "einstein", 3000, ""); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesDoNotMeet: two previews whose addresses would be the same get two.
+// TestAddressesDoNotMeet: two previews with the same preferred address get different ones.
 func TestAddressesDoNotMeet(t *testing.T) {
 	w := openWorld(t, nil)
 	ctx := t.Context()

@@ -16,18 +16,18 @@ const (
 	tokenHeader   = "X-Holt-Token" // an API token, or that of a link
 	apiPrefix     = "holt_"        // of the secrets of API tokens, see package access
 	plainCookie   = "holt-preview"
-	secureCookie  = "__Host-holt-preview" // by which a browser knows that no other host has set it
+	secureCookie  = "__Host-holt-preview" // browsers accept the prefix __Host- only from the host itself
 )
 
-// credentials are what a request brings to be let in.
+// credentials are the credentials of a request.
 type credentials struct {
 	secret  string   // of an API token
-	link    string   // token of a link, in the address
-	header  string   // likewise, in our header
-	cookies []string // likewise
+	link    string   // token of a link, in the URL
+	header  string   // token of a link, in tokenHeader
+	cookies []string // tokens of links
 }
 
-// shown says whether there are any.
+// shown reports whether there are any.
 func (c credentials) shown() bool {
 	return c.secret != "" || c.link != "" || c.header != "" || len(c.cookies) > 0
 }
@@ -54,7 +54,7 @@ func credentialsOf(r *http.Request) (c credentials) {
 	return c
 }
 
-// ourBearer returns the token of an Authorization that is for us. Every other one is for the app.
+// ourBearer returns the token of an Authorization header for holt. Others are for the app.
 func ourBearer(authorization string) (string, bool) {
 	scheme, secret, _ := strings.Cut(authorization, " ")
 	secret = strings.TrimSpace(secret)
@@ -62,36 +62,36 @@ func ourBearer(authorization string) (string, bool) {
 	return secret, ours
 }
 
-// visitor is who was let in.
+// visitor is an admitted caller.
 type visitor struct {
 	how    admission
-	ctx    context.Context // ends when the right does
-	cookie bool            // it was a cookie that let them in, which browsers send for other sites' pages, too
-	token  string          // of the link, if it came in the address
-	end    time.Time       // of that
-	as     string          // for the log: an API token's id
-	partly bool            // that token covers a part of the computer
+	ctx    context.Context // ends with the right
+	cookie bool            // admitted by a cookie, which browsers also send for pages of other sites
+	token  string          // of a link, if it came in the URL
+	end    time.Time       // expiry of token
+	as     string          // id of the API token, for the log
+	partly bool            // the API token covers only a part of the computer
 }
 
-// mayList says whether they may know what listens besides.
+// mayList reports whether the visitor may see the other ports in use.
 func (v visitor) mayList() bool { return v.how == byToken && !v.partly || v.how == byLink }
 
-// errStranger is what everybody hears who may not come, whatever there is: the same for what does not exist.
-var errStranger = holt.Errorf(holt.Unauthenticated, "there is nothing here that you may see").
-	WithHint("a link to it opens it (holt computer preview NAME PORT makes one); programs send its token, or an API token, as %s", tokenHeader)
+// errNoAccess is the error of a caller without access, whether the computer and the preview exist or not.
+var errNoAccess = holt.Errorf(holt.Unauthenticated, "no access to this address").
+	WithHint("open it by a link (holt computer preview NAME PORT makes one); programs send the link's token, or an API token, as %s", tokenHeader)
 
-// errNoSuch is for who has an API token.
-var errNoSuch = holt.Errorf(holt.NotFound, "no such computer, or not yours")
+// errNoSuch is the error of a caller with an API token.
+var errNoSuch = holt.Errorf(holt.NotFound, "no such computer, or no access to it")
 
-// errTooOften is for who tries tokens.
-var errTooOften = holt.Errorf(holt.TooMany, "from here too many came without a valid token").WithHint("come again in a minute")
+// errTooOften is the error of a caller that sent too many invalid tokens.
+var errTooOften = holt.Errorf(holt.TooMany, "too many calls without a valid token from this address").WithHint("try again in a minute")
 
-// byAPIToken looks at an API token, and at whether its owner has the computer, if there is one.
+// byAPIToken checks an API token, and that it covers the port of the computer.
 func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool) (visitor, context.CancelFunc, error) {
 	token, err := d.store.cfg.Tokens.Check(ctx, secret)
 	if err != nil {
 		if holt.CodeOf(err) == holt.Unauthenticated {
-			err = errStranger
+			err = errNoAccess
 			if d.opt.Failures.Take(holt.Source(answerOf(ctx).from.client.String())) > 0 {
 				err = errTooOften
 			}
@@ -115,7 +115,7 @@ func (d *Door) byAPIToken(ctx context.Context, secret string, s site, found bool
 	return visitor{how: byToken, ctx: ctx, as: string(token.ID), partly: token.Rights.Narrow() && !token.Rights.Computer(s.computer.ID)}, release, nil
 }
 
-// admit says whether, and why, who has no API token may come to a preview.
+// admit admits a caller without an API token, by a link or since the preview is public.
 func (d *Door) admit(ctx context.Context, c credentials, s site, r row) (visitor, context.CancelFunc, error) {
 	from := [][]string{{c.link}, {c.header}, c.cookies}
 	if ours, ok := strings.CutPrefix(c.secret, linkPrefix); ok {
@@ -127,14 +127,14 @@ func (d *Door) admit(ctx context.Context, c credentials, s site, r row) (visitor
 			if !ok {
 				continue
 			}
-			held, release := access.Until(ctx, l.end, d.store.now, ended("was shown by a link that has expired"))
+			held, release := access.Until(ctx, l.end, d.store.now, ended("was opened by a link that has expired"))
 			if l.madeBy != "" {
 				var done context.CancelFunc
 				held, done = d.store.cfg.Tokens.Hold(held, access.Token{ID: l.madeBy})
 				inner := release
 				release = func() { done(); inner() }
 			}
-			if held.Err() != nil { // its token was revoked
+			if held.Err() != nil { // the token of its maker was revoked
 				release()
 				continue
 			}
@@ -148,18 +148,18 @@ func (d *Door) admit(ctx context.Context, c credentials, s site, r row) (visitor
 	if r.public {
 		return visitor{how: byPublic, ctx: ctx}, func() {}, nil
 	}
-	return visitor{}, nil, errStranger
+	return visitor{}, nil, errNoAccess
 }
 
-// browses says that a person's browser goes to an address. Programs have none of this, and many keep no cookies: they are
-// answered at the link's address.
+// browses reports whether a browser navigates. Programs do not send these headers, and many keep no cookies, so they are
+// answered at the link's URL.
 func browses(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		(r.Header.Get("Sec-Fetch-Mode") == "navigate" || strings.Contains(r.Header.Get("Accept"), "application/xhtml+xml"))
 }
 
-// keep has a client that keeps cookies keep the token of the link that it came by, for this host alone.
-func (v visitor) keep(h http.Header, from origin) {
+// setCookie sets a cookie with the token of the visitor's link, for this host only.
+func (v visitor) setCookie(h http.Header, from origin) {
 	if v.token == "" {
 		return
 	}
@@ -170,18 +170,18 @@ func (v visitor) keep(h http.Header, from origin) {
 	h.Add("Set-Cookie", (&http.Cookie{Name: name, Value: v.token, Path: "/", Expires: v.end, HttpOnly: true, Secure: from.scheme == "https", SameSite: http.SameSiteLaxMode}).String())
 }
 
-// open answers a browser that came by a link: it keeps the token in a cookie, and asks again
-// without it in the address, so that neither the app nor who is shown the address learns it.
+// open answers a browser that opens a link: it sets the cookie and redirects to the URL without the token, so that
+// neither the app nor the browser's history has it.
 func (d *Door) open(a *answer, r *http.Request, v visitor, from origin) {
-	v.keep(a.Header(), from)
+	v.setCookie(a.Header(), from)
 	to := url.URL{Scheme: from.scheme, Host: from.host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
-	a.Header().Set("Location", to.String()) // with our own host: a path that begins with // leads nowhere else
+	a.Header().Set("Location", to.String()) // absolute: a path that starts with // would otherwise lead to another host
 	a.Header().Set("Cache-Control", "no-store")
 	a.Header().Set("Referrer-Policy", "no-referrer")
 	a.WriteHeader(http.StatusSeeOther)
 }
 
-// withoutLink is a query without the token of a link, and else as it came.
+// withoutLink returns a query without the token of a link, otherwise unchanged.
 func withoutLink(query string) string {
 	var kept []string
 	for part := range strings.SplitSeq(query, "&") {
@@ -193,16 +193,16 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// crossSite says that another site's page made a browser send a request with the cookie. SameSite keeps most of
-// them away; those of other previews below one domain are of the same site. The pages of the computer's other ports may:
-// who writes them can reach this one anyway.
+// crossSite reports whether a page of another site made the browser send the request with the cookie. SameSite prevents
+// most of these, but previews below one domain are the same site. Pages of the same computer's other ports are allowed,
+// since they could reach this port anyway.
 func (d *Door) crossSite(r *http.Request, s site, from origin) bool {
 	if text := r.Header.Get("Origin"); text != "" {
 		if strings.EqualFold(text, from.scheme+"://"+from.host) {
 			return false
 		}
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" { // null, as of a form of a page that sends no referrer
+		if err != nil || u.Host == "" { // null, such as of a form on a page without a referrer
 			return text != "null" || r.Header.Get("Sec-Fetch-Site") != "same-origin"
 		}
 		other, found, err := d.site(r.Context(), hostName(&http.Request{Host: u.Host}))
@@ -215,7 +215,7 @@ func (d *Door) crossSite(r *http.Request, s site, from origin) bool {
 	return false
 }
 
-// withoutOurs removes from headers or trailers that go to the guest, and from Cookie, what is for us or speaks for us.
+// withoutOurs removes holt's credentials, and headers that only a proxy may set, from headers or trailers for the guest.
 func withoutOurs(h http.Header) {
 	for name := range h {
 		if speaksForUs(name) {
@@ -225,7 +225,7 @@ func withoutOurs(h http.Header) {
 	if _, ours := ourBearer(h.Get("Authorization")); ours {
 		h.Del("Authorization")
 	}
-	for i, from := range h["Referer"] { // a page at a link's address, as the answer to a form that was posted there, is one
+	for i, from := range h["Referer"] { // it can be a link's URL, such as after a form was posted there
 		if at, query, found := strings.Cut(from, "?"); found {
 			if kept := withoutLink(query); kept == "" {
 				h["Referer"][i] = at
@@ -252,7 +252,7 @@ func withoutOurs(h http.Header) {
 	}
 }
 
-// hostOnly makes the cookies that a guest sets those of its host alone.
+// hostOnly restricts the cookies of a guest's answer to its host.
 func hostOnly(h http.Header) {
 	var lines []string
 	for _, line := range h["Set-Cookie"] {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answer is what is known about a request, and the response writer of its answer, which bounds slow clients.
+// answer is the state of a request, and its response writer, which has timeouts for slow clients.
 type answer struct {
 	http.ResponseWriter
 	ctl     *http.ResponseController
@@ -23,20 +23,20 @@ type answer struct {
 	site    site
 	from    origin
 	visitor visitor
-	idle    bool // it is no use of the computer, and wakes it not
-	refused bool // who shows something that does not open it
+	idle    bool // it does not count as a use, and does not wake the computer
+	refused bool // by invalid credentials
 	status  int
 	bytes   int64
 	err     error
-	queued  *time.Timer // runs while it waits for a connection that is not made for it
+	queued  *time.Timer // runs while it waits for another request's connection
 
 	mu   sync.Mutex
-	last time.Time // when it has to be written, since it was cut; zero: no such time
-	conn net.Conn  // that it became
-	over bool      // it is net/http's again
+	last time.Time // last write deadline after cut; zero: not cut
+	conn net.Conn  // after an upgrade
+	over bool      // net/http owns the connection again
 }
 
-// lastWord is how long who is cut off has to hear why.
+// lastWord is how long a client that is cut off has to read the answer.
 const lastWord = 2 * time.Second
 
 type answerKey struct{}
@@ -53,7 +53,7 @@ func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status = status
 	}
-	if status < 200 { // is sent at once
+	if status < 200 { // it is sent at once
 		defer a.bound()()
 	}
 	a.ResponseWriter.WriteHeader(status)
@@ -69,7 +69,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Hijack is for http.ResponseController: who takes the connection answers with it, that it is of another protocol from then on.
+// Hijack is for http.ResponseController. The caller answers that the protocol changes.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	if err != nil {
@@ -90,24 +90,25 @@ func (a *answer) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// bound bounds what is written until it is lifted: in HTTP/2 a deadline that passes ends the stream, written to or not.
+// bound sets a write deadline until lift is called: in HTTP/2 a deadline that passes ends the stream even without a
+// write.
 func (a *answer) bound() (lift func()) {
 	a.deadline(time.Now().Add(a.patient))
 	return func() { a.deadline(time.Time{}) }
 }
 
-// deadline is until when may be written, the zero time for ever; once it was cut it is no later than that allows.
+// deadline sets the write deadline; zero: none. After cut it is at most last.
 func (a *answer) deadline(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.last.IsZero() && (at.IsZero() || at.After(a.last)) {
 		at = a.last
 	}
-	_ = a.ctl.SetWriteDeadline(at) // only a test's recorder cannot
+	_ = a.ctl.SetWriteDeadline(at) // fails only for recorders of tests
 }
 
-// cut ends it, also while a client that does not read is written to: the right to it has ended, or the daemon does. What
-// it was upgraded to ends at once; else there is a last word.
+// cut ends the answer, also during a write to a client that does not read, when the right to it or the daemon ends. An
+// upgraded connection ends at once; otherwise the client has lastWord to read.
 func (a *answer) cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +122,7 @@ func (a *answer) cut() {
 	}
 }
 
-// end leaves to net/http what it still holds.
+// end returns the connection to net/http.
 func (a *answer) end() {
 	a.deadline(time.Now().Add(a.patient))
 	a.mu.Lock()
@@ -129,15 +130,15 @@ func (a *answer) end() {
 	a.over = true
 }
 
-// patientBody bounds slow senders: each read has to bring something. The deadline is lifted after each, because
-// net/http goes on reading behind the body to notice a caller who hangs up. What sends the body to an app may still
-// read when the request has been answered; then there is nothing any more that has a deadline.
+// patientBody sets a deadline for each read, for slow clients. It removes the deadline after each read, since
+// net/http keeps reading to notice a client that disconnects. The transport may still read the body after the
+// request is answered; by then the deadlines belong to another request.
 type patientBody struct {
 	io.ReadCloser
 	ctl     *http.ResponseController
 	patient time.Duration
-	trailer http.Header // of the request, filled in at its end
-	trailTo http.Header // gets of that what an app may see
+	trailer http.Header // of the request, set at its end
+	trailTo http.Header // gets the filtered trailer
 
 	mu   sync.Mutex
 	over bool
@@ -158,11 +159,11 @@ func (b *patientBody) deadline(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.over {
-		_ = b.ctl.SetReadDeadline(at) // only a test's recorder cannot
+		_ = b.ctl.SetReadDeadline(at) // fails only for recorders of tests
 	}
 }
 
-// end is called when the request was answered; what is left of the body has a snapshot to come.
+// end is called after the answer. The rest of the body has one second to arrive.
 func (b *patientBody) end() {
 	b.deadline(time.Now().Add(time.Second))
 	b.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// dial makes a connection of the pool: addr is the id of a computer and a port of it, whatever the request says, and
-// nothing of the host is ever dialled.
+// dial makes a connection of the pool. addr is the id of a computer and a port, set by rewrite, so it never dials an
+// address of the host.
 func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	far, err := d.reach(ctx, addr)
 	if err != nil {
@@ -20,7 +20,7 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return conn{far}, nil
 }
 
-// noConnection is why there is no connection to an app.
+// noConnection is the error of a failed connection to an app.
 type noConnection struct{ error }
 
 func (e noConnection) Unwrap() error { return e.error }
@@ -37,13 +37,13 @@ func (d *Door) reach(ctx context.Context, addr string) (holt.PortConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a := answerOf(ctx); a != nil { // it waits no more for others, but for this
+	if a := answerOf(ctx); a != nil { // the request no longer waits for a connection of others
 		a.queued.Stop()
 	}
 	to := holt.PortAddress{Port: port}
 	far, err := d.store.cfg.Ports.Reach(ctx, id, to)
-	if now := time.Now().Unix(); holt.CodeOf(err) == holt.TooMany && d.idled.Swap(now) != now { // some may be idle, at other ports
-		d.transport.CloseIdleConnections() // of all computers: once a second
+	if now := time.Now().Unix(); holt.CodeOf(err) == holt.TooMany && d.idled.Swap(now) != now { // the limit may be taken by idle connections to other ports
+		d.transport.CloseIdleConnections() // of all computers, so once a second at most
 		far, err = d.store.cfg.Ports.Reach(ctx, id, to)
 	}
 	if holt.CodeOf(err) == holt.Unavailable && !mayNotWake(ctx) {
@@ -52,7 +52,7 @@ func (d *Door) reach(ctx context.Context, addr string) (holt.PortConn, error) {
 	return far, err
 }
 
-// reachAgain wakes a computer that was paused since the request's use of it was marked; else why is the error.
+// reachAgain wakes a computer that was paused after the request's use was marked, and connects. Otherwise it returns why.
 func (d *Door) reachAgain(ctx context.Context, id string, to holt.PortAddress, why error) (holt.PortConn, error) {
 	c, err := d.store.cfg.Computers.Get(ctx, id)
 	if err != nil || c.State == holt.ComputerRunning {
@@ -66,13 +66,13 @@ func (d *Door) reachAgain(ctx context.Context, id string, to holt.PortAddress, w
 	return d.store.cfg.Ports.Reach(ctx, id, to)
 }
 
-// mayNotWake says that a connection is for a stranger who is no use of the computer.
+// mayNotWake reports that a connection is for a public visit that does not count as a use.
 func mayNotWake(ctx context.Context) bool {
 	a := answerOf(ctx)
 	return a != nil && a.idle
 }
 
-// conn is a connection to a port as package net has them. What waits for it is bounded by closing it.
+// conn makes a net.Conn of a connection to a port. It has no deadlines: it is closed instead.
 type conn struct{ holt.PortConn }
 
 type address struct{}

@@ -14,7 +14,7 @@ import (
 	"holt/internal/access"
 )
 
-// TestNamesAreTenants: two tenants have computers of one name; a host leads to that of the tenant that it names.
+// TestNamesAreTenants: if two tenants have computers with the same name, a host leads to that of its tenant.
 func TestNamesAreTenants(t *testing.T) {
 	w := openWorld(t, nil)
 	const theirs = holt.ComputerID("cmp_cccccccccccccccc")
@@ -46,7 +46,7 @@ func TestNamesAreTenants(t *testing.T) {
 	}
 }
 
-// recorded is the audit log's entries.
+// recorded collects audit entries.
 type recorded struct {
 	mu  sync.Mutex
 	all []string
@@ -56,7 +56,7 @@ func (r *recorded) add(ctx context.Context, e holt.AuditEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	who := e.Actor + " " + e.Name
-	if e.Actor == "" { // whoever writes it down asks ctx
+	if e.Actor == "" { // as the audit log does
 		a, _ := holt.ActorOf(ctx)
 		who = "token " + a.Name
 	}
@@ -69,8 +69,8 @@ func (r *recorded) has(one string) bool {
 	return slices.Contains(r.all, one)
 }
 
-// TestTokensOpenWhatTheyCover: an API token opens a preview only where it may connect to the port, and hears otherwise what it hears of what
-// there is not. Who comes, who is turned away, and what was connected is written down.
+// TestTokensOpenWhatTheyCover: an API token opens a preview only if it covers the port. Otherwise the error is that of a
+// missing computer. Visitors, refusals and connections are recorded.
 func TestTokensOpenWhatTheyCover(t *testing.T) {
 	w := openWorld(t, nil)
 	var log recorded
@@ -100,10 +100,10 @@ func TestTokensOpenWhatTheyCover(t *testing.T) {
 		}
 	}
 	if status, body := w.text("GET", "http://5000-einstein.localhost/", "X-Holt-Token", secrets["all"]); status != 502 || !strings.Contains(body, "3000") {
-		t.Errorf("who covers all of it is not told what listens: %d %s", status, body)
+		t.Errorf("a token for the computer does not see the ports in use: %d %s", status, body)
 	}
 	if status, body := w.text("GET", "http://5000-einstein.localhost/", "X-Holt-Token", secrets["port"]); status != 404 || strings.Contains(body, "3000") {
-		t.Errorf("who covers a port is told of others: %d %s", status, body)
+		t.Errorf("a token for one port sees others: %d %s", status, body)
 	}
 	if status, _ := w.text("GET", page3000, "X-Holt-Token", secrets["all"]+"x"); status != strangers {
 		t.Error("a wrong token:", status)
@@ -129,7 +129,7 @@ func TestTokensOpenWhatTheyCover(t *testing.T) {
 	}
 }
 
-// TestLinkEndsWithItsMaker: a link lives no longer than the token that made it.
+// TestLinkEndsWithItsMaker: a link expires no later than the token that made it.
 func TestLinkEndsWithItsMaker(t *testing.T) {
 	w := openWorld(t, nil)
 	token, _, err := w.tokens.CreateFor(t.Context(), holt.DefaultTenant, "brief", time.Minute)
@@ -142,7 +142,8 @@ func TestLinkEndsWithItsMaker(t *testing.T) {
 	}
 }
 
-// TestTriersAreSlowedDown: who shows many tokens that are none is told to wait; who comes by a link or with a valid token from there is not.
+// TestTriersAreSlowedDown: a client with many invalid tokens must wait. Links and valid tokens from the same address still
+// work.
 func TestTriersAreSlowedDown(t *testing.T) {
 	w := openWorld(t, func(o *Options) { o.Failures = &access.Rate{PerSecond: 0.001, Burst: 3} })
 	w.app(einstein, 3000, echo)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// holds answers at once, but for what is held until the client leaves.
+// holds answers at once, or holds a request until its client disconnects.
 func holds(began *atomic.Int64) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/held" {
@@ -24,8 +24,8 @@ func holds(began *atomic.Int64) http.HandlerFunc {
 
 const held3000 = "GET /held HTTP/1.1\r\nHost: 3000-einstein.localhost\r\n\r\n"
 
-// TestStrangersLeaveRoom: strangers, however many, of a public preview keep nobody with a link from it, and connections
-// that are idle at other ports keep nobody at all.
+// TestStrangersLeaveRoom: public visitors of a preview leave room for visitors with a link. Idle connections to other
+// ports do not block requests.
 func TestStrangersLeaveRoom(t *testing.T) {
 	w := openWorld(t, nil)
 	w.most = mostPublic + 2
@@ -50,11 +50,11 @@ func TestStrangersLeaveRoom(t *testing.T) {
 		t.Error("who has a link:", got, body)
 	}
 	if mostPublic >= mostOfPort || mostPublic >= mostOfOne {
-		t.Error("strangers may have all")
+		t.Error("public visitors can use up the limit")
 	}
 }
 
-// TestWaitsForAConnection: who gets no connection to a port is told so, and does not wait without end.
+// TestWaitsForAConnection: a request that gets no connection to a port fails after a time.
 func TestWaitsForAConnection(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t, nil)

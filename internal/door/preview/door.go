@@ -24,9 +24,9 @@ import (
 // Options configure a [Door].
 type Options struct {
 	Store    *Store
-	Trusted  access.Proxies // proxies whose word on who calls is taken
-	Failures *access.Rate   // of callers with an API token that is none, by where they come from; nil: any number
-	Patience time.Duration  // how long one read or write may wait for a slow client; 0: 5 minutes
+	Trusted  access.Proxies // trusted proxies
+	Failures *access.Rate   // calls with an invalid API token, by client; nil: no limit
+	Patience time.Duration  // timeout of one read or write of a slow client; 0: 5 minutes
 	Log      *slog.Logger   // nil: slog.Default()
 }
 
@@ -40,20 +40,19 @@ type Door struct {
 	waker     waker
 	leases    leases
 	sites     sites
-	spoken    spoken
-	firsts    firsts
-	refusals  firsts       // who was turned away
+	protocols protocols
+	visitors  seenSet
+	refusals  seenSet      // refused visitors
 	idled     atomic.Int64 // the second in which idle connections were closed
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // requests, also those that became connections, and wakes
+	wg      sync.WaitGroup // requests, upgraded connections, and wakes
 	mu      sync.Mutex
 	closed  bool
 	servers []*http.Server
 }
 
-// NewDoor returns a door. It does no I/O.
 func NewDoor(opt Options) *Door {
 	if opt.Patience == 0 {
 		opt.Patience = 5 * time.Minute
@@ -68,14 +67,14 @@ func NewDoor(opt Options) *Door {
 	return d
 }
 
-// Serving is what else a listener is for.
+// Serving configures a listener.
 type Serving struct {
-	API http.Handler // answers what is no preview; nil: a page says where previews are
+	API http.Handler // serves names that are not previews; nil: a page about previews
 	TLS *tls.Config  // nil: none
 }
 
-// Serve answers on a listener. It returns nil after Shutdown or Close. Where a listener is, and with TLS or not, is
-// told to the store first ([Store.ListensAt]), which makes links to it.
+// Serve serves a listener. It returns nil after Shutdown or Close. Call [Store.ListensAt] first, so that links have the
+// address of the listener.
 func (d *Door) Serve(l net.Listener, opt Serving) error {
 	h := &http.Server{
 		Handler:           d.dispatch(opt.API),
@@ -84,7 +83,7 @@ func (d *Door) Serve(l net.Listener, opt Serving) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: d.opt.Patience}, // a stream's deadline waits for its turn to write
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: d.opt.Patience}, // a stream's deadline does not apply while another stream writes
 		TLSConfig:         d.versions(opt),
 	}
 	h.Protocols.SetHTTP1(true)
@@ -107,7 +106,7 @@ func (d *Door) Serve(l net.Listener, opt Serving) error {
 	return nil
 }
 
-// versions has names that are no previews' speak HTTP/1.1: the API's deadlines and WebSockets are made for that.
+// versions restricts names that are not previews to HTTP/1.1, which the API's deadlines and WebSockets need.
 func (d *Door) versions(opt Serving) *tls.Config {
 	if opt.TLS == nil || opt.API == nil {
 		return opt.TLS
@@ -124,7 +123,7 @@ func (d *Door) versions(opt Serving) *tls.Config {
 	return chooses
 }
 
-// ListensAt says where a listener is that shows previews. The first one counts.
+// ListensAt sets the address of the listener for previews. Only the first call has an effect.
 func (s *Store) ListensAt(addr net.Addr, tls bool) {
 	scheme := "http"
 	if tls {
@@ -135,8 +134,8 @@ func (s *Store) ListensAt(addr net.Addr, tls bool) {
 	}
 }
 
-// Shutdown refuses new requests, ends what is open to computers, whose clients come again, and waits for the API's
-// calls in flight until ctx ends; then it cuts them.
+// Shutdown refuses new requests, ends those to computers, and waits for the API's calls until ctx ends; then it cuts
+// them.
 func (d *Door) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -155,14 +154,14 @@ func (d *Door) Shutdown(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle waits until nothing is open any more.
+// settle waits for all requests and wakes.
 func (d *Door) settle() {
 	d.wg.Wait()
 	d.leases.end()
 	d.transport.CloseIdleConnections()
 }
 
-// Close cuts everything at once.
+// Close cuts all requests at once.
 func (d *Door) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -177,13 +176,13 @@ func (d *Door) Close() error {
 	return errors.Join(errs...)
 }
 
-// dispatch tells previews from calls of the API, by the name that the client used.
+// dispatch separates requests for previews from calls of the API, by host name.
 func (d *Door) dispatch(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostName(r)
-		s, found, err := d.siteNow(r.Context(), host)
+		s, found, err := d.cachedSite(r.Context(), host)
 		if !s.named && err == nil && api != nil {
-			if r.ProtoMajor > 1 { // a client that uses a preview's connection, or did not ask
+			if r.ProtoMajor > 1 { // the client reuses a preview's connection, or did not use TLS
 				w.WriteHeader(http.StatusMisdirectedRequest)
 				return
 			}
@@ -204,16 +203,16 @@ func (d *Door) dispatch(api http.Handler) http.Handler {
 	})
 }
 
-// site is what a host shows.
+// site is the port that a host shows.
 type site struct {
-	named    bool // the host is one of a preview, whether there is such a computer or not
+	named    bool // the host is a name for previews, whether the computer exists or not
 	computer holt.Computer
 	port     int
 	host     string
 }
 
-// site returns what a host shows; found is false if there is no such computer. A domain that was added before its name
-// was the API's, or the previews', shows nothing.
+// site returns the port that a host shows. found is false if the computer does not exist. Names of the API, and those
+// below the domain of previews, take precedence over added domains.
 func (d *Door) site(ctx context.Context, host string) (s site, found bool, err error) {
 	s.host = host
 	if d.store.cfg.Place.Off {
@@ -249,8 +248,8 @@ func (d *Door) site(ctx context.Context, host string) (s site, found bool, err e
 // call answers a request for a preview, and logs it.
 func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site, found bool, err error) {
 	a := &answer{ResponseWriter: w, ctl: http.NewResponseController(w), id: holt.NewRequestID(), began: time.Now(), patient: d.opt.Patience, site: s}
-	_ = a.ctl.SetWriteDeadline(time.Time{}) // of what this connection was used for before
-	_ = a.ctl.EnableFullDuplex()            // an app may answer while it is sent to; HTTP/2 always can
+	_ = a.ctl.SetWriteDeadline(time.Time{}) // remove the deadline of an earlier request
+	_ = a.ctl.EnableFullDuplex()            // an app may answer before it has read the request
 	a.from = d.originOf(r, host)
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), answerKey{}, a))
 	defer cancel()
@@ -268,15 +267,15 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 	case err != nil:
 		d.failed(a, r, s, visitor{}, err)
 	case !s.named:
-		d.elsewhere(a, r)
+		d.noPreview(a, r)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
-		d.refuse(a, r, http.StatusMethodNotAllowed, holt.Errorf(holt.InvalidArgument, "%s cannot be used here", holt.Clip(r.Method, 32)))
+		d.refuse(a, r, http.StatusMethodNotAllowed, holt.Errorf(holt.InvalidArgument, "the method %s is not supported", holt.Clip(r.Method, 32)))
 	default:
 		d.show(a, r, s, found)
 	}
 }
 
-// show lets a request in, wakes the computer and passes the request on.
+// show admits a request, wakes the computer and forwards the request.
 func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 	c := credentialsOf(r)
 	ctx, one, leave, err := d.store.streams.enter(r.Context(), s.computer, s.port, s.host)
@@ -313,7 +312,7 @@ func (d *Door) show(a *answer, r *http.Request, s site, found bool) {
 		return
 	}
 	defer done()
-	d.first(a)
+	d.logFirst(a)
 	ctx, cancel := a.bounded(r.Context())
 	defer cancel(nil)
 	d.proxy.ServeHTTP(a, r.WithContext(ctx))
@@ -324,7 +323,7 @@ func (d *Door) visitor(ctx context.Context, c credentials, s site, found bool) (
 		return d.byAPIToken(ctx, c.secret, s, found)
 	}
 	if !found {
-		return visitor{}, nil, errStranger
+		return visitor{}, nil, errNoAccess
 	}
 	one, err := d.store.table.get(ctx, s.computer.ID, s.port)
 	if err != nil {
@@ -333,7 +332,7 @@ func (d *Door) visitor(ctx context.Context, c credentials, s site, found bool) (
 	return d.admit(ctx, c, s, one)
 }
 
-// ended logs a request. A defect costs one connection, never the daemon.
+// ended logs a request. It recovers from a panic, which ends only the connection.
 func (d *Door) ended(a *answer, panicked any) {
 	attrs := []any{"request", a.id, "host", holt.Clip(a.site.host, 256), "method", holt.Clip(a.r.Method, 32), "path", holt.Clip(a.r.URL.Path, 256), "client", a.from.client}
 	if panicked != nil && panicked != http.ErrAbortHandler {
@@ -364,7 +363,7 @@ func (d *Door) ended(a *answer, panicked any) {
 	switch {
 	case a.status == http.StatusSwitchingProtocols:
 		d.record(a, "connect", "ok", time.Since(a.began))
-	case a.refused && d.refusals.add(firstOf(a)): // others do not fill the log
+	case a.refused && d.refusals.add(firstOf(a)): // the first of each client and reason
 		d.record(a, "visit", string(holt.CodeOf(a.err)), time.Since(a.began))
 	}
 	a.end()
@@ -373,20 +372,20 @@ func (d *Door) ended(a *answer, panicked any) {
 	}
 }
 
-// record writes down what somebody did. Of a path nothing is: secrets of apps are in some.
+// record writes an audit entry. It has no path, since paths of apps can have secrets.
 func (d *Door) record(a *answer, op, code string, took time.Duration) {
 	if d.store.cfg.Record == nil {
 		return
 	}
 	ctx := a.r.Context()
 	if a.visitor.ctx != nil {
-		ctx = a.visitor.ctx // with whose token it was
+		ctx = a.visitor.ctx // with the actor of the token
 	}
 	e := holt.AuditEntry{Door: "preview", Remote: a.from.client.String(), Op: op, Noun: "previews", Code: code, Request: a.id, Status: a.status, TookMS: float64(took.Microseconds()) / 1000}
 	if a.site.computer.ID != "" {
 		e.Ref = fmt.Sprintf("%s port=%d", a.site.computer.ID, a.site.port)
 	}
-	if a.visitor.how != byToken { // the token of a link is that of its maker, who is not here
+	if a.visitor.how != byToken { // the maker of a link is not the visitor
 		e.Actor, e.Name = "nobody", string(a.visitor.how)
 		if a.site.computer.ID != "" {
 			e.Tenant = tenantOf(a.site.computer)
@@ -395,8 +394,8 @@ func (d *Door) record(a *answer, op, code string, took time.Duration) {
 	d.store.cfg.Record(context.WithoutCancel(ctx), e)
 }
 
-// firsts are who was seen at a preview a while ago.
-type firsts struct {
+// seenSet remembers visitors that were recorded.
+type seenSet struct {
 	mu   sync.Mutex
 	seen map[first]bool
 }
@@ -409,14 +408,14 @@ type first struct {
 	client   netip.Addr
 }
 
-const mostFirsts = 4096 // then all are new again
+const mostFirsts = 4096 // beyond this the set is cleared
 
 func firstOf(a *answer) first {
 	return first{a.site.computer.ID, a.site.port, a.visitor.how, a.visitor.as, a.from.client}
 }
 
-// add says whether one was not seen before.
-func (f *firsts) add(key first) bool {
+// add adds a visitor and reports whether it is new.
+func (f *seenSet) add(key first) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.seen[key] {
@@ -429,12 +428,12 @@ func (f *firsts) add(key first) bool {
 	return true
 }
 
-// first logs who comes to a preview for the first time.
-func (d *Door) first(a *answer) {
+// logFirst records a new visitor of a preview.
+func (d *Door) logFirst(a *answer) {
 	key := firstOf(a)
-	if !d.firsts.add(key) {
+	if !d.visitors.add(key) {
 		return
 	}
 	d.record(a, "visit", "begun", 0)
-	d.log.Info("a preview has a visitor", "request", a.id, "computer", key.computer, "port", key.port, "by", key.how, "token", key.as, "client", key.client)
+	d.log.Info("new visitor of a preview", "request", a.id, "computer", key.computer, "port", key.port, "by", key.how, "token", key.as, "client", key.client)
 }

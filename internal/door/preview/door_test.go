@@ -20,7 +20,7 @@ const (
 	strangers = http.StatusUnauthorized
 )
 
-// echo shows an app's view of a request.
+// echo is an app that answers with the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\n", r.Method, r.RequestURI, r.Host)
 	for _, name := range []string{"Authorization", "Cookie", "Referer", "X-Holt-Token", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X_forwarded_for", "X-Real-Ip", "Forwarded", "Te", "Keep-Alive", "Upgrade", "Range", "Accept-Encoding"} {
@@ -30,9 +30,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestWhoMaySee: a preview is private; a link, its token, a token of the API open it, each for one port of one
-// computer; a stranger hears the same whatever there is.
-func TestWhoMaySee(t *testing.T) {
+// TestAccess: a link, its token or an API token opens a private preview, each for one port of one computer. Without them
+// the answer is the same whether the preview exists or not.
+func TestAccess(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
 	w.app(einstein, 4000, echo)
@@ -83,8 +83,8 @@ func TestWhoMaySee(t *testing.T) {
 		if id := strings.LastIndex(none, "req_"); id >= 0 { // of each request, in the page
 			none, private = none[:id], private[:id]
 		}
-		if none != private || !strings.Contains(none, "nothing here that you may see") {
-			t.Errorf("a stranger can tell them apart:\n%s\n%s", none, private)
+		if none != private || !strings.Contains(none, "no access to this address") {
+			t.Errorf("the answers differ:\n%s\n%s", none, private)
 		}
 	}
 	w.set("einstein", 3000, true)
@@ -106,8 +106,8 @@ func TestWhoMaySee(t *testing.T) {
 	}
 }
 
-// TestLinkIsExchanged: following a link leaves a cookie of that host and an address without it, on our own host
-// whatever the path is; a link that is over opens nothing, and does no harm to who may come anyway.
+// TestLinkIsExchanged: a link sets a cookie for its host and redirects to the same host without the token. An expired link
+// opens nothing, and does not affect a visitor with another right.
 func TestLinkIsExchanged(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -142,8 +142,8 @@ func TestLinkIsExchanged(t *testing.T) {
 	}
 }
 
-// TestNoTokenReachesTheApp: what an app sees of who came by a link is neither its token nor that there was one, whatever
-// the method is and wherever the token was.
+// TestNoTokenReachesTheApp: the app sees neither the token of a link nor that there was one, with any method and any
+// place of the token.
 func TestNoTokenReachesTheApp(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -173,7 +173,7 @@ func TestNoTokenReachesTheApp(t *testing.T) {
 	}
 }
 
-// TestCrossSite: what the pages of other sites, and of other computers' previews, make a browser send with the cookie is refused.
+// TestCrossSite: requests with the cookie that pages of other sites, or of other computers' previews, cause are refused.
 func TestCrossSite(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -203,14 +203,14 @@ func TestCrossSite(t *testing.T) {
 			t.Errorf("%s %v: %d %s", c.method, c.headers, got, body)
 		}
 	}
-	w.set("einstein", 3000, true) // then it is the app's affair
+	w.set("einstein", 3000, true) // public: the app decides
 	if got, _ := w.text("GET", page3000, "Origin", "http://evil.example"); got != 200 {
 		t.Error("public:", got)
 	}
 }
 
-// TestHeaders: the app sees the preview's host, who calls, and nothing that is for us or that the client says in our
-// name; the client sees no cookie for other hosts.
+// TestHeaders: the app gets the preview's host and the client's address, but no credentials of holt and no forged proxy
+// headers. The client gets no cookie for other hosts.
 func TestHeaders(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -265,7 +265,7 @@ Range: bytes=1-2
 	}
 }
 
-// TestNamesThatAreNone: what is no preview is the API's; tricks with hosts and messages reach no app.
+// TestNamesThatAreNone: other names are the API's. Malformed hosts and messages reach no app.
 func TestNamesThatAreNone(t *testing.T) {
 	w := openWorld(t, nil)
 	reached := make(chan string, 100)
@@ -300,7 +300,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	if len(reached) != 0 {
 		t.Error("the app has got", <-reached)
 	}
-	// A length and chunks: what is behind the chunks is no request of its own to the app.
+	// A length and chunks: bytes after the chunks must not become a request to the app.
 	got := w.bytes("POST /one HTTP/1.1\r\nHost: 3000-einstein.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: 4000-einstein.localhost\r\nConnection: close\r\n\r\n")
 	if one := <-reached; one != "POST /one " || len(reached) != 0 {
 		t.Error(one, len(reached), got)
@@ -312,7 +312,8 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestRightsEnd: what is open ends when the preview is made private, or is deleted, or the token goes by which a link was made.
+// TestRightsEnd: open requests end when the preview becomes private or is deleted, or when the token that made their link
+// is revoked.
 func TestRightsEnd(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
@@ -338,7 +339,7 @@ func TestRightsEnd(t *testing.T) {
 	bySecret := w.upgrade(4000, "X-Holt-Token", secret)
 	w.set("einstein", 3000, false)
 	if _, err := io.ReadAll(public.Body); err == nil {
-		t.Error("a stranger's stream ended as if it were whole")
+		t.Error("the answer of a public visitor ended as if it were complete")
 	}
 	if err := w.tokens.Delete(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
@@ -355,7 +356,7 @@ func TestRightsEnd(t *testing.T) {
 	go func() { stays.Read(make([]byte, 1)); close(still) }()
 	select {
 	case <-still:
-		t.Error("another's connection ended, too")
+		t.Error("the connection of another visitor ended")
 	default:
 	}
 	for _, port := range []int{3000, 4000} {
@@ -365,11 +366,11 @@ func TestRightsEnd(t *testing.T) {
 	}
 	<-still
 	if _, err := io.ReadAll(byLink.Body); err == nil {
-		t.Error("what a link opened ended as if it were whole")
+		t.Error("the answer of a link's visitor ended as if it were complete")
 	}
 }
 
-// answerUpgrade is an app that upgrades, and then says nothing.
+// answerUpgrade is an app that upgrades and then sends nothing.
 func answerUpgrade(c net.Conn) {
 	if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil && r.Header.Get("Upgrade") != "" {
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
@@ -377,7 +378,7 @@ func answerUpgrade(c net.Conn) {
 	}
 }
 
-// upgrade makes a connection to a port of einstein that is of another protocol.
+// upgrade makes an upgraded connection to a port of einstein.
 func (w *world) upgrade(port int, headers ...string) net.Conn {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)

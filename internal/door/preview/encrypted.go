@@ -16,83 +16,83 @@ import (
 	"holt"
 )
 
-// Some apps speak TLS themselves (vite with a certificate, code-server --cert). The certificate is not checked: the connection is
-// one to the loopback of the app's own computer. An app is offered TLS only when its answer to HTTP gives reason to, since
-// most speak HTTP and would log the offer as garbage; and before a request that could not be sent a second time.
+// Some apps serve TLS themselves (vite with a certificate, code-server --cert). Their certificate is not verified, since
+// the connection goes to the loopback of the app's computer. TLS is tried only if the answer to HTTP suggests it, since
+// most apps serve HTTP and would log the handshake as an error; or before a request that cannot be repeated.
 const (
-	mostRepeated = 64 << 10    // bytes of a request's body that can be sent a second time
-	lookAgain    = time.Minute // after an app that answers 400 or leads to https was found to speak HTTP
+	mostRepeated = 64 << 10    // maximum length of a request's body that can be repeated, bytes
+	lookAgain    = time.Minute // before another try of TLS with an app that served HTTP
 	helloWithin  = 5 * time.Second
 )
 
-// spoken is what the apps at ports speak, as far as it is known.
-type spoken struct {
+// protocols remembers the protocols of apps.
+type protocols struct {
 	mu  sync.Mutex
-	set map[string]manner // by computer and port, as a connection's address has them
+	set map[string]protocol // by the address of the connection: computer and port
 }
 
-type manner struct {
+type protocol struct {
 	known, tls bool
-	until      time.Time // when an app that speaks HTTP may be asked again for TLS, unless it breaks off
+	until      time.Time // no further try of TLS before this time, unless the app closes the connection
 }
 
-func (s *spoken) of(addr string) manner {
+func (s *protocols) of(addr string) protocol {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set[addr]
 }
 
-func (s *spoken) is(addr string, m manner) manner {
+func (s *protocols) is(addr string, m protocol) protocol {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.set == nil || len(s.set) >= mostSites {
-		s.set = map[string]manner{}
+		s.set = map[string]protocol{}
 	}
 	m.known = true
 	s.set[addr] = m
 	return m
 }
 
-// toApp sends requests to apps, by HTTP or, to those that speak it, by TLS.
+// toApp sends requests to apps, by HTTP or HTTPS.
 type toApp struct{ d *Door }
 
 func (t toApp) RoundTrip(r *http.Request) (*http.Response, error) {
 	addr := r.URL.Host
-	m := t.d.spoken.of(addr)
-	if !m.known && (r.ContentLength < 0 || r.ContentLength > mostRepeated) { // it cannot be sent a second time
-		m = manner{tls: t.d.speaksTLS(r.Context(), addr)}
-		m = t.d.spoken.is(addr, m)
+	m := t.d.protocols.of(addr)
+	if !m.known && (r.ContentLength < 0 || r.ContentLength > mostRepeated) { // the request cannot be repeated
+		m = protocol{tls: t.d.speaksTLS(r.Context(), addr)}
+		m = t.d.protocols.is(addr, m)
 	}
 	body := &repeated{src: r.Body, keeps: !m.known}
 	if m.tls {
 		resp, err := t.d.transport.RoundTrip(body.request(r, "https"))
-		if !errors.As(err, new(noTLS)) { // else nothing of the request was sent
+		if !errors.As(err, new(noTLS)) { // otherwise nothing of the request was sent
 			return resp, err
 		}
 	}
 	resp, err := t.d.transport.RoundTrip(body.request(r, "http"))
 	switch suspicious := suspicious(r, resp, err); {
 	case !suspicious && (m.tls || !m.known):
-		t.d.spoken.is(addr, manner{})
+		t.d.protocols.is(addr, protocol{})
 		return resp, err
 	case !suspicious || err == nil && time.Now().Before(m.until):
 		return resp, err
 	case !t.d.speaksTLS(r.Context(), addr):
-		t.d.spoken.is(addr, manner{until: time.Now().Add(lookAgain)})
+		t.d.protocols.is(addr, protocol{until: time.Now().Add(lookAgain)})
 		return resp, err
 	}
-	t.d.spoken.is(addr, manner{tls: true})
+	t.d.protocols.is(addr, protocol{tls: true})
 	if err == nil {
 		resp.Body.Close()
 	}
 	if !body.whole() {
-		return nil, holt.Errorf(holt.Unavailable, "the app switched to TLS while this request was sent to it without TLS").WithHint("send the request again")
+		return nil, holt.Errorf(holt.Unavailable, "the app switched from HTTP to TLS during this request").WithHint("send the request again")
 	}
 	return t.d.transport.RoundTrip(body.request(r, "https"))
 }
 
-// suspicious says that an app that was sent HTTP may speak TLS: it broke off, answered with what is no HTTP, or says that
-// the request is malformed, as some servers call HTTP where they expect TLS, or leads to the same host by https.
+// suspicious reports whether the answer to HTTP suggests that the app serves TLS: it closed the connection, did not
+// answer in HTTP, answered 400, as some servers do to HTTP at a TLS port, or redirects to https at the same host.
 func suspicious(r *http.Request, resp *http.Response, err error) bool {
 	if err != nil {
 		return !errors.As(err, new(noConnection)) && r.Context().Err() == nil
@@ -100,24 +100,24 @@ func suspicious(r *http.Request, resp *http.Response, err error) bool {
 	return resp.StatusCode == http.StatusBadRequest || leadsToHTTPS(resp, r.Host)
 }
 
-// leadsToHTTPS says that an answer leads to the same host by https.
+// leadsToHTTPS reports whether an answer redirects to https at the same host.
 func leadsToHTTPS(resp *http.Response, host string) bool {
 	to, err := url.Parse(resp.Header.Get("Location"))
 	return err == nil && resp.StatusCode/100 == 3 && to.Scheme == "https" && strings.EqualFold(to.Host, host)
 }
 
-// noTLS is why a handshake failed.
+// noTLS is the error of a failed handshake.
 type noTLS struct{ error }
 
 func (e noTLS) Unwrap() error { return e.error }
 
-// dialTLS makes a connection of the pool to an app that speaks TLS.
+// dialTLS makes a TLS connection of the pool.
 func (d *Door) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	far, err := d.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	hello, cancel := context.WithTimeout(ctx, helloWithin) // its end closes the connection, which has no deadlines
+	hello, cancel := context.WithTimeout(ctx, helloWithin) // its end closes the connection, since that has no deadlines
 	defer cancel()
 	return secure(hello, far)
 }
@@ -132,19 +132,19 @@ func secure(ctx context.Context, far net.Conn) (net.Conn, error) {
 	return tlsConn{secured, far}, nil
 }
 
-// tlsConn is a connection by TLS over one without deadlines.
+// tlsConn is a TLS connection over one without deadlines.
 type tlsConn struct {
 	*tls.Conn
 	far net.Conn
 }
 
-// Close says so to the app, which has a snapshot to take that: one that reads nothing holds nobody up.
+// Close sends close_notify, and closes the connection after lastWord if the app does not read it.
 func (c tlsConn) Close() error {
 	defer time.AfterFunc(lastWord, func() { c.far.Close() }).Stop()
 	return c.Conn.Close()
 }
 
-// speaksTLS says whether an app completes a handshake.
+// speaksTLS reports whether an app completes a TLS handshake.
 func (d *Door) speaksTLS(ctx context.Context, addr string) bool {
 	far, err := d.dialTLS(ctx, "tcp", addr)
 	if err == nil {
@@ -153,7 +153,7 @@ func (d *Door) speaksTLS(ctx context.Context, addr string) bool {
 	return err == nil
 }
 
-// repeated is the body of a request that may be sent a second time, while no more of it was read than is kept.
+// repeated is the body of a request that can be read again, as long as all bytes that were read are kept.
 type repeated struct {
 	src   io.Reader // nil: there is no body
 	keeps bool      // mostRepeated bytes
@@ -162,10 +162,10 @@ type repeated struct {
 	mu   sync.Mutex
 	kept []byte
 	read int
-	err  error // that src ended with
+	err  error // of src
 }
 
-// request is r by another scheme, with the body from its beginning.
+// request returns r with another scheme, and with the body from its start.
 func (b *repeated) request(r *http.Request, scheme string) *http.Request {
 	one := *r
 	to := *r.URL
@@ -177,11 +177,11 @@ func (b *repeated) request(r *http.Request, scheme string) *http.Request {
 	return &one
 }
 
-// whole says that the body can be sent once more.
+// whole reports whether the body can be read again.
 func (b *repeated) whole() bool { return !b.lost.Load() }
 
-// reading reads the body from its beginning. Who was answered early may still read when another begins: what that one takes is kept
-// for the other, or the other fails.
+// reading reads the body from its start. Two may read concurrently, since a transport may still read after an early
+// answer: bytes that one reads are kept for the other, or the other fails.
 type reading struct {
 	of *repeated
 	at int
@@ -216,4 +216,4 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *reading) Close() error { return nil } // src is the server's
+func (r *reading) Close() error { return nil } // src belongs to the server

@@ -67,8 +67,8 @@ func said(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(rw, "%s %s %v %s %s", r.Method, b, r.TLS != nil, r.Host, r.Header.Get("X-Forwarded-Proto"))
 }
 
-// TestAppsThatSpeakTLS: an app that speaks TLS is seen as one that does not, however it turns away who speaks HTTP: the first request,
-// with a body, and those that follow.
+// TestAppsThatSpeakTLS: an app with TLS works like one without, however it refuses HTTP: for the first request, with a
+// body, and for later ones.
 func TestAppsThatSpeakTLS(t *testing.T) {
 	for name, reject := range map[string]func(net.Conn, *bufio.Reader){
 		"400 (Go, nginx)":   nil,
@@ -90,7 +90,7 @@ func TestAppsThatSpeakTLS(t *testing.T) {
 			w.set("einstein", 3000, true)
 			w.secure(3000, said, reject)
 			for _, body := range []string{"", "small", strings.Repeat("large", mostRepeated)} {
-				w.door.spoken.set = nil // each is the first one once
+				w.door.protocols.set = nil // each is the first one once
 				for range 2 {
 					resp := w.ask("POST", page3000, strings.NewReader(body))
 					b, err := io.ReadAll(resp.Body)
@@ -103,8 +103,8 @@ func TestAppsThatSpeakTLS(t *testing.T) {
 	}
 }
 
-// TestTLSIsNoGuess: apps that answer 400 or break off, and speak no TLS, are shown as they are; one that answers is never
-// offered TLS.
+// TestTLSIsNoGuess: answers of apps without TLS that answer 400 or close the connection are forwarded. TLS is never tried
+// with an app that answers.
 func TestTLSIsNoGuess(t *testing.T) {
 	w := openWorld(t, nil)
 	var hellos atomic.Int32
@@ -146,7 +146,7 @@ func TestTLSIsNoGuess(t *testing.T) {
 	}
 }
 
-// TestAppChangesToTLS: an app that is started again with TLS, and then without, is seen each time.
+// TestAppChangesToTLS: an app works after a restart with TLS, and after another without.
 func TestAppChangesToTLS(t *testing.T) {
 	w := openWorld(t, nil)
 	w.set("einstein", 3000, true)
@@ -164,7 +164,7 @@ func TestAppChangesToTLS(t *testing.T) {
 	}
 }
 
-// TestWebSocketToTLS: WebSockets pass to an app that speaks TLS, and what it says of https leads to the preview's own address.
+// TestWebSocketToTLS: WebSockets to an app with TLS work, and its redirects to https lead to the preview's address.
 func TestWebSocketToTLS(t *testing.T) {
 	w := openWorld(t, nil)
 	w.set("einstein", 3000, true)
@@ -200,14 +200,14 @@ func TestWebSocketToTLS(t *testing.T) {
 	}
 }
 
-// patient is a connection without deadlines, as those to computers are.
+// patient is a connection without deadlines, like those to computers.
 type patient struct{ net.Conn }
 
 func (patient) SetDeadline(time.Time) error      { return os.ErrNoDeadline }
 func (patient) SetReadDeadline(time.Time) error  { return os.ErrNoDeadline }
 func (patient) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
 
-// TestTLSCloseEnds: an app that reads nothing after the handshake does not hold up who closes the connection.
+// TestTLSCloseEnds: an app that reads nothing after the handshake does not block the close of the connection.
 func TestTLSCloseEnds(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()

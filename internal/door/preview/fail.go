@@ -13,7 +13,7 @@ import (
 	"holt"
 )
 
-// wantsPage says whether a person looks at the answer.
+// wantsPage reports whether the answer is for a person in a browser.
 func wantsPage(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
@@ -22,35 +22,35 @@ func wantsPage(r *http.Request) bool {
 	return mode == "" || mode == "navigate"
 }
 
-const listWithin = 3 * time.Second // to say what listens, when something does not
+const listWithin = 3 * time.Second // for the list of ports in use
 
-// unreached is why an app's answer did not come.
+// unreached is the error of a request without an answer of the app.
 type unreached struct {
 	error
-	nothing bool  // listens there
-	ports   []int // that are listened at
+	nothing bool  // no program listens at the port
+	ports   []int // in use
 }
 
 func (u unreached) Unwrap() error { return u.error }
 
-// unreached says why an app's answer did not come.
+// unreached returns the error of a request without an answer of the app.
 func (d *Door) unreached(a *answer, err error) error {
 	if cause := context.Cause(a.r.Context()); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	var e *holt.Error
 	if !errors.As(err, &e) {
-		return holt.Errorf(holt.Unavailable, "the app at port %d broke off or did not answer as HTTP does: %w", a.site.port, err)
+		return holt.Errorf(holt.Unavailable, "the app at port %d closed the connection or did not answer in HTTP: %w", a.site.port, err)
 	}
 	if e.Code != holt.Unavailable {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(a.r.Context(), listWithin)
 	defer cancel()
-	if a.visitor.how == byPublic { // a stranger is told of no list, and wakes nobody for it
+	if a.visitor.how == byPublic { // a public visit gets no list of ports, and does not wake the computer
 		c, lost := d.store.cfg.Computers.Get(ctx, string(a.site.computer.ID))
 		if lost == nil && c.State != holt.ComputerRunning && a.idle {
-			return errResting
+			return errPublicLimit
 		}
 		return unreached{error: holt.Errorf(holt.Unavailable, "nothing listens at port %d", a.site.port), nothing: true}
 	}
@@ -66,7 +66,7 @@ func (d *Door) unreached(a *answer, err error) error {
 		u.nothing = u.nothing && !(l.Protocol == "tcp" && l.Port == a.site.port)
 	}
 	if slices.Sort(u.ports); u.nothing {
-		u.error = holt.Errorf(holt.Unavailable, "nothing listens at port %d", a.site.port).WithHint("start what is to listen there")
+		u.error = holt.Errorf(holt.Unavailable, "nothing listens at port %d", a.site.port).WithHint("start the app")
 	}
 	return u
 }
@@ -81,16 +81,16 @@ func (d *Door) failed(a *answer, r *http.Request, s site, v visitor, err error) 
 	var e *holt.Error
 	switch {
 	case errors.Is(err, context.Canceled) && !errors.As(err, &e):
-		panic(http.ErrAbortHandler) // nobody is there to be answered, or the daemon ends
+		panic(http.ErrAbortHandler) // the client has disconnected, or the daemon ends
 	case err == errWakes:
 		a.Header().Set("Retry-After", "2")
-		d.answer(a, r, http.StatusServiceUnavailable, err, page{Title: s.computer.Name + " is waking up", Lead: "It goes on where it was. This page comes back by itself.", Refresh: 2, Busy: true})
+		d.answer(a, r, http.StatusServiceUnavailable, err, page{Title: s.computer.Name + " is waking up", Lead: "This page reloads by itself.", Refresh: 2, Busy: true})
 	case errors.As(err, &u) && u.nothing:
-		d.nothing(a, r, s, v, u)
+		d.notListening(a, r, s, v, u)
 	default:
 		e := holt.AsError(err)
-		if v.how == byPublic && e.Code != holt.TooMany { // a stranger is told no more than that
-			e = holt.Errorf(holt.Unavailable, "the app cannot be reached now").WithHint("try again later")
+		if v.how == byPublic && e.Code != holt.TooMany { // public visitors get no details
+			e = holt.Errorf(holt.Unavailable, "the app cannot be reached").WithHint("try again later")
 		} else if e.Code == holt.Internal {
 			e = holt.Errorf(holt.Internal, "a defect in holt").WithHint("the daemon's log has the details under request %s", a.id)
 		}
@@ -98,8 +98,8 @@ func (d *Door) failed(a *answer, r *http.Request, s site, v visitor, err error) 
 	}
 }
 
-// status is the table from codes to HTTP status of this door: what is between a client and an app answers with 5xx
-// where the API would with 4xx.
+// status returns the HTTP status of a code at this door: a gateway answers with 5xx in many cases where the API answers
+// with 4xx.
 func status(code holt.Code) int {
 	switch code {
 	case holt.InvalidArgument:
@@ -121,7 +121,7 @@ func status(code holt.Code) int {
 	return http.StatusInternalServerError
 }
 
-// refuse answers with an error that says all there is to say.
+// refuse answers with an error.
 func (d *Door) refuse(a *answer, r *http.Request, status int, e *holt.Error) {
 	a.err = e
 	switch status {
@@ -135,22 +135,22 @@ func (d *Door) refuse(a *answer, r *http.Request, status int, e *holt.Error) {
 	d.answer(a, r, status, e, page{Title: strings.TrimSuffix(sentence(e.Message), "."), Lead: sentence(e.Hint)})
 }
 
-// nothing answers where nothing listens, with what does, for those who may know.
-func (d *Door) nothing(a *answer, r *http.Request, s site, v visitor, u unreached) {
+// notListening answers that no program listens at the port, with the ports in use if the visitor may see them.
+func (d *Door) notListening(a *answer, r *http.Request, s site, v visitor, u unreached) {
 	e := holt.AsError(u.error)
-	p := page{Title: "Nothing listens at port " + strconv.Itoa(s.port), Lead: "Start what is to listen there, then come again."}
+	p := page{Title: "Nothing listens at port " + strconv.Itoa(s.port), Lead: "Start the app, then reload this page."}
 	if v.mayList() {
-		p.Lead = "Start what is to listen there in " + s.computer.Name + ", then come again."
+		p.Lead = "Start the app in " + s.computer.Name + ", then reload this page."
 		for _, port := range u.ports {
 			p.Ports = append(p.Ports, portLink{port, d.store.urlOf(s.computer, port)})
 		}
 		if len(u.ports) > 0 {
-			e = holt.Errorf(e.Code, "%s", e.Message).WithHint("these ports are listened at: %s", strings.Join(texts(u.ports), ", "))
-			p.Foot = "A link opens one port: another needs a link of its own, holt computer preview " + s.computer.Name + " PORT."
+			e = holt.Errorf(e.Code, "%s", e.Message).WithHint("ports in use: %s", strings.Join(texts(u.ports), ", "))
+			p.Foot = "A link opens one port. For another port run: holt computer preview " + s.computer.Name + " PORT"
 		}
 	}
-	if d.waker.freshly(s.computer.ID, time.Now()) {
-		p.Lead = "The computer has just been woken; what listens there may still be starting. This page comes back by itself."
+	if d.waker.recentlyWoken(s.computer.ID, time.Now()) {
+		p.Lead = "The computer has just woken up, and the app may still be starting. This page reloads by itself."
 		p.Refresh, p.Busy = 3, true
 		a.Header().Set("Retry-After", "3")
 	}
@@ -164,12 +164,12 @@ func texts(ports []int) (out []string) {
 	return out
 }
 
-// elsewhere answers who came by a name that shows nothing.
-func (d *Door) elsewhere(a *answer, r *http.Request) {
-	p, _ := d.store.where() // this is one
+// noPreview answers a request for a name that is not a preview's.
+func (d *Door) noPreview(a *answer, r *http.Request) {
+	p, _ := d.store.where() // a door exists, so there is a place
 	e := holt.Errorf(holt.NotFound, "no preview has this name").WithHint("previews are at PORT-COMPUTER.%s", p.Domain)
 	a.err = e
-	d.answer(a, r, http.StatusMisdirectedRequest, e, page{Title: "Here are the previews of holt", Lead: "Each port of a computer has an address of its own, as 3000-einstein." + p.Domain + ". This one: holt computer preview NAME PORT"})
+	d.answer(a, r, http.StatusMisdirectedRequest, e, page{Title: "No preview at this address", Lead: "Each port of a computer has its own address, such as 3000-einstein." + p.Domain + ". To get it run: holt computer preview NAME PORT"})
 }
 
 func (d *Door) answer(a *answer, r *http.Request, status int, e error, p page) {
@@ -184,10 +184,10 @@ func (d *Door) answer(a *answer, r *http.Request, status int, e error, p page) {
 	}
 	h.Set("Content-Type", "application/json")
 	a.WriteHeader(status)
-	_ = json.NewEncoder(a).Encode(holt.AsError(e)) // a caller who hung up needs no answer
+	_ = json.NewEncoder(a).Encode(holt.AsError(e)) // the client may have disconnected
 }
 
-// sentence begins with a capital and ends with a dot.
+// sentence makes a sentence of a message: with a capital and a dot.
 func sentence(s string) string {
 	if s == "" {
 		return s

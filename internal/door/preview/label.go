@@ -11,15 +11,15 @@ import (
 	"holt"
 )
 
-// Place is where previews are: below a domain, at a port. What is "" is that of the listener.
+// Place is the address of previews. Scheme and Port "" are those of the listener.
 type Place struct {
 	Scheme string // http or https
 	Domain string // lower case
 	Port   string
-	Off    bool // there are none: every name is the API's
+	Off    bool // no previews: every name is the API's
 }
 
-// ParsePlace reads DOMAIN, with a scheme before it and a port behind it where those that people use are not the listener's own.
+// ParsePlace parses [SCHEME://]DOMAIN[:PORT]. Scheme and port are needed if they differ from the listener's.
 func ParsePlace(s string) (Place, error) {
 	var p Place
 	rest := strings.ToLower(s)
@@ -35,13 +35,13 @@ func ParsePlace(s string) (Place, error) {
 		_, wrong = holt.ParsePort(p.Port)
 	}
 	if wrong != nil || p.Scheme != "" && p.Scheme != "http" && p.Scheme != "https" || net.ParseIP(p.Domain) != nil {
-		return Place{}, holt.Errorf(holt.InvalidArgument, "previews cannot be below %q", holt.Clip(s, 256)).
-			WithHint("give a domain whose names all lead here, as box.example.com, or https://box.example.com where something else does TLS")
+		return Place{}, holt.Errorf(holt.InvalidArgument, "invalid domain of previews %q", holt.Clip(s, 256)).
+			WithHint("give a domain with a wildcard record for this host, such as box.example.com; or https://box.example.com if a proxy terminates TLS")
 	}
 	return p, nil
 }
 
-// url is the address of a host.
+// url returns the URL of a host.
 func (p Place) url(host string) string {
 	if p.Port != "" && !(p.Scheme == "http" && p.Port == "80") && !(p.Scheme == "https" && p.Port == "443") {
 		host += ":" + p.Port
@@ -50,21 +50,21 @@ func (p Place) url(host string) string {
 }
 
 const (
-	mostLabel  = 63 // bytes, of a label of DNS
+	mostLabel  = 63 // bytes of a DNS label
 	mostHost   = 253
-	idLabel    = "cmp-" // for the underscore of an id, which host names do not have
+	idLabel    = "cmp-" // replaces the prefix cmp_ of an id, since host names have no underscores
 	tenantMark = "--"
 )
 
-// Host is what the name of a preview says. Exactly one of ID and Name is set.
+// Host is the parsed host name of a preview. Exactly one of ID and Name is set.
 type Host struct {
 	Port   int
 	ID     holt.ComputerID
 	Name   string
-	Tenant string // whose computer Name names
+	Tenant string // of the computer Name
 }
 
-// hostName returns the host of a request in lower case, without its port and a dot at its end; "" if it is none.
+// hostName returns the host of a request in lower case, without port and trailing dot; "" if it is invalid.
 func hostName(r *http.Request) string {
 	host := r.Host
 	if h, port, err := net.SplitHostPort(host); err == nil {
@@ -80,8 +80,8 @@ func hostName(r *http.Request) string {
 	return host
 }
 
-// ParseHost reads the name of a preview below a domain: PORT-COMPUTER, PORT-COMPUTER--TENANT, or PORT-cmp-ID. A
-// computer whose own name would be read as one of the others has only the last, see [Label].
+// ParseHost parses the name of a preview below a domain: PORT-COMPUTER, PORT-COMPUTER--TENANT, or PORT-cmp-ID. A
+// computer whose name would be ambiguous has only the last form, see [Label].
 func ParseHost(host, domain string) (Host, bool) {
 	label, below := strings.CutSuffix(host, "."+domain)
 	number, rest, dashed := strings.Cut(label, "-")
@@ -113,7 +113,7 @@ func parseID(label string) (holt.ComputerID, bool) {
 	return id, ok && err == nil
 }
 
-// Label is the name below the domain that a port of a computer has. [ParseHost] reads it as that computer, whoever asks.
+// Label returns the name of a port of a computer below the domain, which [ParseHost] parses.
 func Label(c holt.Computer, port int) string {
 	rest := c.Name
 	if tenant := tenantOf(c); tenant != holt.DefaultTenant {
@@ -133,8 +133,8 @@ func tenantOf(c holt.Computer) string {
 	return c.Tenant
 }
 
-// find returns the computer that a host names. It is the one place where a name becomes a computer without an actor
-// of the caller's: a name without a tenant is the default one's, so that a host means the same to everybody.
+// find returns the computer of a host. It is the only place that looks up a computer without the caller's actor, so that
+// a host means the same computer for every caller. A name without a tenant is that of the default tenant.
 func (s *Store) find(ctx context.Context, h Host) (holt.Computer, error) {
 	ref := string(h.ID)
 	if ref == "" {

@@ -43,7 +43,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestLabels: the name of every computer leads to it, and to no other.
+// TestLabels: the label of a computer leads to that computer only.
 func TestLabels(t *testing.T) {
 	const id = "cmp_aaaaaaaaaaaaaaaa"
 	const byID = "3000-cmp-aaaaaaaaaaaaaaaa"
@@ -77,7 +77,7 @@ func FuzzParseHost(f *testing.F) {
 		if h.Port < 1 || h.Port > 65535 || (h.ID == "") == (h.Name == "") || len(host) > mostLabel+len(".localhost") {
 			t.Fatalf("%q: %+v", host, h)
 		}
-		// What it names has that name.
+		// The label of the parsed host is the same.
 		if c := (holt.Computer{ID: "cmp_aaaaaaaaaaaaaaaa", Name: h.Name, Tenant: h.Tenant}); h.ID == "" && !strings.HasPrefix(h.Name, "cmp-") && Label(c, h.Port)+".localhost" != host {
 			if h.Tenant != holt.DefaultTenant { // a tenant's name may be left out
 				t.Fatalf("%q: %+v is %s", host, h, Label(c, h.Port))

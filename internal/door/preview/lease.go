@@ -8,29 +8,29 @@ import (
 	"holt"
 )
 
-// Requests come in hundreds, and each asking of the control database takes longer than passing one on. So what a host
-// shows is believed for a snapshot, and requests that are alike share the mark of a use.
+// A query of the control database takes longer than forwarding a request. So the site of a host is cached for a short
+// time, and similar requests share the mark of a use.
 const (
-	believed  = time.Second
-	mostSites = 4096
-	leaseFor  = time.Second // after the last request
+	siteCacheFor = time.Second
+	mostSites    = 4096
+	leaseFor     = time.Second // after the last request
 )
 
-// sites are what hosts showed a moment ago. Who may see it is looked up each time; that a computer has been paused
-// since is found when it is connected to.
+// sites caches the sites of hosts. It does not cache rights. That a computer has been paused since is noticed when the
+// door connects to it.
 type sites struct {
 	mu  sync.Mutex
-	set map[string]believedSite
+	set map[string]siteEntry
 }
 
-type believedSite struct {
+type siteEntry struct {
 	site
 	until time.Time
 }
 
-// siteNow is site, as it was a moment ago.
-func (d *Door) siteNow(ctx context.Context, host string) (site, bool, error) {
-	if _, ok := ParseHost(host, d.store.cfg.Place.Domain); !ok && addressOf(host) == 0 { // a domain, which may be another's at once
+// cachedSite is site with the cache.
+func (d *Door) cachedSite(ctx context.Context, host string) (site, bool, error) {
+	if _, ok := ParseHost(host, d.store.cfg.Place.Domain); !ok && addressOf(host) == 0 { // a domain, which can move to another computer
 		return d.site(ctx, host)
 	}
 	return d.sites.get(host, func() (site, bool, error) { return d.site(ctx, host) })
@@ -51,13 +51,13 @@ func (s *sites) get(host string, ask func() (site, bool, error)) (site, bool, er
 		return is, found, err
 	}
 	if s.set == nil || len(s.set) >= mostSites {
-		s.set = map[string]believedSite{}
+		s.set = map[string]siteEntry{}
 	}
-	s.set[host] = believedSite{is, now.Add(believed)}
+	s.set[host] = siteEntry{is, now.Add(siteCacheFor)}
 	return is, found, nil
 }
 
-// leases are marks of uses that requests share.
+// leases are the marks of uses that requests share.
 type leases struct {
 	mu  sync.Mutex
 	set map[leaseKey]*lease
@@ -75,7 +75,7 @@ type lease struct {
 	over     *time.Timer
 }
 
-// take shares a mark, or makes one. The request's end calls left.
+// take shares a mark, or makes one by mark. The caller calls left at the end of the request.
 func (l *leases) take(key leaseKey, mark func() (done func(), err error)) (left func(), err error) {
 	l.mu.Lock()
 	if one := l.set[key]; one != nil {
@@ -91,7 +91,7 @@ func (l *leases) take(key leaseKey, mark func() (done func(), err error)) (left 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.set[key] != nil { // another's came first
+	if l.set[key] != nil { // another request was faster
 		return done, nil
 	}
 	if l.set == nil {
@@ -121,7 +121,7 @@ func (l *leases) expire(key leaseKey, one *lease) {
 	}
 }
 
-// end ends all, when nothing is open any more.
+// end ends all marks, after all requests.
 func (l *leases) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,20 +25,20 @@ const (
 	mostLife    = 90 * 24 * time.Hour
 )
 
-// signer makes and reads the tokens of links: linkPrefix and, in base 64 of URLs, when it ends, the id of the API
-// token that made it ("": the person whose daemon it is), and the HMAC-SHA256 of both with what it is for.
+// signer makes and checks the tokens of links: linkPrefix and, in base64url, the expiry, the id of the API token that
+// made it ("": a person at the daemon's socket), and the HMAC-SHA256 of both with computer, port and serial.
 type signer struct{ key [keyBytes]byte }
 
-// openKey reads the key of a data directory, and makes it the first time.
+// openKey reads the key, or makes it.
 func openKey(path string) (s signer, err error) {
 	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 { // as a power cut may have left it: nothing was signed
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 { // empty after a power loss: nothing was signed with it
 		b = make([]byte, keyBytes)
 		rand.Read(b) // never fails, see crypto/rand
 		err = replace(path, b)
 	}
 	if err == nil && copy(s.key[:], b) != keyBytes {
-		err = holt.Errorf(holt.Corrupt, "%s is not a key", path).WithHint("remove it: a new one is made, and links that were made are no longer valid")
+		err = holt.Errorf(holt.Corrupt, "%s is not a key", path).WithHint("remove it: holt makes a new one, and existing links become invalid")
 	}
 	if err != nil {
 		return s, fmt.Errorf("open the key of preview links: %w", err)
@@ -46,7 +46,7 @@ func openKey(path string) (s signer, err error) {
 	return s, nil
 }
 
-// replace writes a file, of mode 0600, that is whole or not there.
+// replace replaces a file atomically, with mode 0600.
 func replace(path string, b []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -69,20 +69,20 @@ func (s signer) mac(id holt.ComputerID, port int, serial string, payload []byte)
 	return h.Sum(nil)
 }
 
-// sign makes a token for a port of a computer, while its preview has that serial.
+// sign makes a token for a port of a computer, valid while its preview has that serial.
 func (s signer) sign(id holt.ComputerID, port int, serial string, end time.Time, madeBy holt.TokenID) string {
 	payload := binary.BigEndian.AppendUint64(nil, uint64(end.Unix()))
 	payload = append(payload, madeBy...)
 	return linkPrefix + base64.RawURLEncoding.EncodeToString(append(payload, s.mac(id, port, serial, payload)...))
 }
 
-// linked is what a token of a link says.
+// linked is the content of a link's token.
 type linked struct {
 	end    time.Time
 	madeBy holt.TokenID
 }
 
-// check reads a token; false if it is not for this port, or is over.
+// check checks a token. It returns false if the token is not for this port or has expired.
 func (s signer) check(token string, id holt.ComputerID, port int, serial string, now time.Time) (linked, bool) {
 	rest, ok := strings.CutPrefix(token, linkPrefix)
 	if !ok || serial == "" || len(rest) > base64.RawURLEncoding.EncodedLen(endBytes+mostMadeBy+sha256.Size) {

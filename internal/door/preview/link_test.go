@@ -24,7 +24,7 @@ func TestLinkTokens(t *testing.T) {
 	}
 	again, err := openKey(path)
 	if _, ok := again.check(token, einstein, 3000, "serial", now); err != nil || !ok {
-		t.Error("the key is another one after a restart", err)
+		t.Error("the key has changed after a restart", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info, err)
@@ -47,7 +47,7 @@ func TestLinkTokens(t *testing.T) {
 		"long":       second(s.check(linkPrefix+strings.Repeat("A", 1<<20), einstein, 3000, "serial", now)),
 	} {
 		if ok {
-			t.Errorf("it is taken: %s", what)
+			t.Errorf("accepted: %s", what)
 		}
 	}
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
@@ -66,7 +66,7 @@ func TestLinkTokens(t *testing.T) {
 
 func second(_ linked, ok bool) bool { return ok }
 
-// FuzzLinkTokens: no text but what was signed is taken, whatever bit of it changes.
+// FuzzLinkTokens: only signed tokens are accepted.
 func FuzzLinkTokens(f *testing.F) {
 	var s signer
 	now := time.Unix(1_000_000, 0)
@@ -76,7 +76,7 @@ func FuzzLinkTokens(f *testing.F) {
 	f.Add(linkPrefix)
 	f.Fuzz(func(t *testing.T, token string) {
 		if _, ok := s.check(token, einstein, 3000, "serial", now); ok && token != good {
-			t.Fatalf("%q is taken for a token", token)
+			t.Fatalf("%q is accepted as a token", token)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"holt"
 )
 
-// plainHosts are names as [hostName] returns those of requests.
+// plainHosts normalises names as [hostName] does.
 func plainHosts(hosts []string) (plain []string) {
 	for _, h := range hosts {
 		plain = append(plain, strings.TrimSuffix(strings.ToLower(h), "."))
@@ -19,26 +19,26 @@ func plainHosts(hosts []string) (plain []string) {
 	return plain
 }
 
-// ofAPI says that a host is one by which the API is reached, whatever else has it: who could take such a name would
-// get the tokens that are sent to it.
+// ofAPI reports whether a host is a name of the API. A computer must not have such a name, since it would get the tokens
+// that clients send to the API.
 func (s *Store) ofAPI(host string) bool {
 	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil || slices.Contains(s.cfg.Hosts, host)
 }
 
-// ofPreviews says that a name is the domain of all previews, or below that.
+// ofPreviews reports whether a name is the domain of previews or below it.
 func (s *Store) ofPreviews(name string) bool {
 	return name == s.cfg.Place.Domain || strings.HasSuffix(name, "."+s.cfg.Place.Domain)
 }
 
 const (
-	proofLabel  = "_holt." // before a domain, or one above it: its TXT records say which tenants have it
-	proofValue  = "holt="  // before the tenant
-	proofLevels = 4        // names that are asked, from the domain up
+	proofLabel  = "_holt." // prefix of a domain or a parent of it, whose TXT records name its tenants
+	proofValue  = "holt="  // prefix of the tenant in a record
+	proofLevels = 4        // names that are tried, from the domain upwards
 	proofWithin = 10 * time.Second
 )
 
-// owned refuses a domain that the DNS does not give to the actor's tenant: who knew that one leads here could take its
-// visitors, and those cookies of its owner's that are sent to all names below another. An admin may add any.
+// owned returns Forbidden unless a TXT record gives the domain to the actor's tenant, or the actor is an admin. Without
+// it a tenant could take over visitors and cookies of any domain that resolves to this daemon.
 func (s *Store) owned(ctx context.Context, c holt.Computer, name string) error {
 	a, _ := holt.ActorOf(ctx)
 	if a.Admin() {
@@ -65,21 +65,20 @@ func (s *Store) owned(ctx context.Context, c holt.Computer, name string) error {
 		}
 	}
 	if failed != nil {
-		return holt.Errorf(holt.Unavailable, "whose %s is could not be looked up: %w", name, failed).WithHint("try again, or have an admin add it")
+		return holt.Errorf(holt.Unavailable, "look up the owner of %s: %w", name, failed).WithHint("try again, or have an admin add the domain")
 	}
-	return holt.Errorf(holt.Forbidden, "nothing says that %s is tenant %s's", name, tenantOf(c)).
-		WithHint("give %s%s (or the domain above it) a TXT record %q, or have an admin add it", proofLabel, name, want)
+	return holt.Errorf(holt.Forbidden, "the domain %s is not proved to belong to the tenant %s", name, tenantOf(c)).
+		WithHint("add to %s%s (or the same below a parent domain) a TXT record %q, or have an admin add the domain", proofLabel, name, want)
 }
 
-// free refuses names that no computer can have for a domain: whoever runs the daemon has them, and a page there would
-// be taken for theirs.
+// free returns InvalidArgument for names that belong to the daemon: a page there could pose as the daemon's.
 func (s *Store) free(name string) error {
-	const hint = "a domain is a name of your own, as app.example.com"
+	const hint = "give a domain of your own, such as app.example.com"
 	switch {
 	case s.ofAPI(name):
 		return holt.Errorf(holt.InvalidArgument, "%s is a name of the API", name).WithHint(hint)
 	case s.ofPreviews(name):
-		return holt.Errorf(holt.InvalidArgument, "%s is below the domain of all previews", name).WithHint("holt computer preview shows a port there; " + hint)
+		return holt.Errorf(holt.InvalidArgument, "%s is below the domain of previews", name).WithHint("holt computer preview makes previews there; " + hint)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"holt"
 )
 
-// TestNamesOfTheAPI: no computer gets a name by which the API is reached, nor one below the domain of the previews that
-// is no preview's; and where one has it from before, calls of the API reach the API all the same, and no certificate is got.
+// TestNamesOfTheAPI: a computer cannot have a name of the API, or below the domain of previews, as its domain. If one has
+// it from before, the name is still the API's and gets no certificate for the domain.
 func TestNamesOfTheAPI(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -16,7 +16,7 @@ func TestNamesOfTheAPI(t *testing.T) {
 	ctx := t.Context()
 	for name, why := range map[string]string{
 		"api.example.com": "name of the API", "API.example.com": "name of the API", "api.example.com.": "name of the API",
-		"login.localhost": "below the domain of all previews", "3000-einstein.localhost": "below the domain of all previews", "a.b.localhost": "below the domain of all previews",
+		"login.localhost": "below the domain of previews", "3000-einstein.localhost": "below the domain of previews", "a.b.localhost": "below the domain of previews",
 		"localhost": "not a domain", "hub": "not a domain", "127.0.0.1": "not a domain", "127.1": "not a domain", "192.0.2.0x1": "not a domain", "::1": "not a domain", "[::1]": "not a domain",
 	} {
 		_, err := w.store.SetDomain(ctx, "einstein", name, holt.PreviewDomainSpec{Port: 3000})

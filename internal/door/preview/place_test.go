@@ -10,7 +10,8 @@ import (
 	"holt"
 )
 
-// TestNoPreviews: a daemon that shows none shows none on the API's listener either, makes none, and gets no certificate for one.
+// TestNoPreviews: a daemon without previews serves none on the API's listener, makes none, and gets no certificates for
+// them.
 func TestNoPreviews(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -38,7 +39,7 @@ func TestNoPreviews(t *testing.T) {
 	}
 }
 
-// TestBehindTLS: where something in front does TLS, links lead there, the cookie is sent there alone, and the app is told.
+// TestBehindTLS: behind a proxy with TLS, links have https, the cookie is Secure, and the app gets X-Forwarded-Proto.
 func TestBehindTLS(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -52,8 +53,8 @@ func TestBehindTLS(t *testing.T) {
 	}
 }
 
-// TestDomainsOwner: a domain is shown by who has it, by its DNS: another tenant cannot take one that leads here, nor learn
-// whether somebody has it. Who runs the daemon may add any.
+// TestDomainsOwner: a tenant must prove a domain by DNS. It cannot take a domain of others, or learn whether another tenant
+// has it. An admin can add any.
 func TestDomainsOwner(t *testing.T) {
 	w := openWorld(t, nil)
 	records := map[string][]string{"_holt.app.example.com": {"v=spf1 -all", "holt=acme"}, "_holt.example.org": {"holt=acme"}, "_holt.com": {"holt=acme"}}

@@ -20,27 +20,28 @@ import (
 )
 
 const (
-	piece           = 32 << 10 // bytes that are passed on at once
+	piece           = 32 << 10 // bytes of a buffer
 	mostOfPort      = 192      // connections to one port of a computer; more requests wait for connWithin
 	mostIdleOfPort  = 32
 	mostIdle        = 512
 	idleFor         = time.Minute
-	mostHeader      = 256 << 10 // bytes of a guest's answer's
-	most1xx         = 32        // answers before the answer
+	mostHeader      = 256 << 10 // bytes of the header of a guest's answer
+	most1xx         = 32        // informational answers (1xx)
 	answerWithin    = 5 * time.Minute
 	continueWithin  = time.Second
 	connWithin      = 10 * time.Second
 	forwardedPrefix = "X-Forwarded-"
 )
 
-// origin is where a request came to and from, as far as who sent it can be believed.
+// origin is the trusted part of a request's address and client.
 type origin struct {
 	scheme string // http or https
-	host   string // with its port, as the client has it
+	host   string // with port, as the client sees it
 	client netip.Addr
 }
 
-// originOf believes what a trusted proxy says of the client and of TLS, and what the daemon was told of where its previews are.
+// originOf returns the origin of a request: from the connection, from headers of a trusted proxy, and from the
+// configured place of previews.
 func (d *Door) originOf(r *http.Request, host string) origin {
 	from := origin{scheme: cmp.Or(d.store.cfg.Place.Scheme, "http"), host: host, client: d.opt.Trusted.Client(r)}
 	if r.TLS != nil {
@@ -57,7 +58,7 @@ func (d *Door) originOf(r *http.Request, host string) origin {
 	return from
 }
 
-// buffers are the pieces.
+// buffers is a pool of buffers.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) Get() []byte {
@@ -80,7 +81,7 @@ func (d *Door) newTransport() *http.Transport {
 		ResponseHeaderTimeout:  answerWithin,
 		ExpectContinueTimeout:  continueWithin,
 		MaxResponseHeaderBytes: mostHeader,
-		DisableCompression:     true, // an app's answer is passed on as it is
+		DisableCompression:     true, // an app's answer is forwarded unchanged
 		ReadBufferSize:         piece,
 		WriteBufferSize:        piece,
 	}
@@ -91,7 +92,7 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 		Transport:      toApp{d},
 		Rewrite:        d.rewrite,
 		ModifyResponse: d.modify,
-		FlushInterval:  -1, // what an app has sent its user sees: server-sent events, progress
+		FlushInterval:  -1, // flush at once, for server-sent events
 		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, out *http.Request, err error) {
@@ -101,22 +102,22 @@ func (d *Door) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// rewrite makes the request that the app sees.
+// rewrite makes the request for the app.
 func (d *Door) rewrite(p *httputil.ProxyRequest) {
 	a, h := answerOf(p.In.Context()), p.Out.Header
 	p.Out.URL.Scheme = "http"
 	p.Out.URL.Host = string(a.site.computer.ID) + ":" + strconv.Itoa(a.site.port)
-	p.Out.URL.RawQuery = withoutLink(p.In.URL.RawQuery) // else as it came
+	p.Out.URL.RawQuery = withoutLink(p.In.URL.RawQuery) // otherwise unchanged
 	p.Out.Host = a.from.host
 	withoutOurs(h)
 	if p.Out.Trailer != nil {
 		withoutOurs(p.Out.Trailer)
 		a.body.trailTo = p.Out.Trailer
-		if p.Out.ContentLength < 0 { // else the transport may begin the body in another goroutine while it says what trails
+		if p.Out.ContentLength < 0 { // otherwise the transport may read the body concurrently with the trailer
 			p.Out.TransferEncoding = []string{"chunked"}
 		}
 	}
-	if strings.EqualFold(h.Get("Upgrade"), "h2c") { // the app would be spoken to past us
+	if strings.EqualFold(h.Get("Upgrade"), "h2c") { // requests in h2c would bypass this door
 		h.Del("Upgrade")
 		h.Del("Connection")
 		h.Del("Http2-Settings")
@@ -139,26 +140,26 @@ func (d *Door) rewrite(p *httputil.ProxyRequest) {
 	h.Set("Forwarded", fmt.Sprintf("for=%q;host=%q;proto=%s", client, a.from.host, a.from.scheme))
 }
 
-// speaksForUs says that an app would take a header for a proxy's word. Some make dashes of underscores.
+// speaksForUs reports whether an app would trust a header as set by a proxy. Some apps treat underscores as dashes.
 func speaksForUs(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
 	return strings.HasPrefix(name, forwardedPrefix) || name == "Forwarded" || name == "X-Real-Ip" || name == tokenHeader
 }
 
-// modify makes the answer that the client sees.
+// modify makes the answer for the client.
 func (d *Door) modify(resp *http.Response) error {
 	hostOnly(resp.Header)
 	a := answerOf(resp.Request.Context())
-	a.visitor.keep(resp.Header, a.from)
-	if from := a.from; resp.Request.URL.Scheme == "https" && leadsToHTTPS(resp, from.host) { // an app that speaks TLS takes its visitor to, too
+	a.visitor.setCookie(resp.Header, a.from)
+	if from := a.from; resp.Request.URL.Scheme == "https" && leadsToHTTPS(resp, from.host) { // a redirect of an app with TLS to itself
 		resp.Header.Set("Location", from.scheme+resp.Header.Get("Location")[len("https"):])
 	}
-	resp.Header.Del("Alt-Svc") // it would lead browsers elsewhere
+	resp.Header.Del("Alt-Svc") // it would lead browsers to another port
 	return nil
 }
 
-// bounded has a guest that answers without end before its answer given up, and a request that gets no connection
-// because others have them all refused.
+// bounded limits the number of 1xx answers of a guest, and how long a request waits for a connection while others use
+// all of them.
 func (a *answer) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.queued = time.AfterFunc(connWithin, func() { cancel(errCrowded) })
@@ -168,7 +169,7 @@ func (a *answer) bounded(ctx context.Context) (context.Context, context.CancelCa
 		GotConn: func(httptrace.GotConnInfo) { a.queued.Stop() },
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
 			if said++; said > most1xx {
-				return holt.Errorf(holt.Unavailable, "the app sends more than %d answers before its answer", most1xx)
+				return holt.Errorf(holt.Unavailable, "the app sent more than %d informational (1xx) answers", most1xx)
 			}
 			return nil
 		},

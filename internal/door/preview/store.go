@@ -14,46 +14,46 @@ import (
 	"holt/internal/store/db"
 )
 
-// Computers are what has ports. Both calls ask whether the actor of ctx may.
+// Computers returns and wakes computers. Both calls check the actor of ctx.
 type Computers interface {
 	Get(ctx context.Context, ref string) (holt.Computer, error)
-	// Wake marks a use of a computer, which runs then, until done is called.
+	// Wake wakes a computer and marks a use of it until done is called.
 	Wake(ctx context.Context, ref string, kind holt.UseKind, detail string) (c holt.Computer, done func(), err error)
 }
 
-// Ports are what listens in computers.
+// Ports lists the ports of computers and connects to them.
 type Ports interface {
 	List(ctx context.Context, computer string) ([]holt.Listener, error)
-	// Reach connects to a port of a computer that runs; the connection is no use of it.
+	// Reach connects to a port of a running computer. The connection does not count as a use.
 	Reach(ctx context.Context, computer string, to holt.PortAddress) (holt.PortConn, error)
 }
 
-// Tokens say whose an API token is.
+// Tokens checks API tokens.
 type Tokens interface {
 	Check(ctx context.Context, secret string) (access.Token, error)
 	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
 }
 
-// Config is what previews are made of.
+// Config is the configuration of a [Store].
 type Config struct {
 	DB        *db.DB // with [Schema]
 	Keys      *idempotency.Keys
-	KeyFile   string   // key of the links, made if it is not there
+	KeyFile   string   // key of the links; made if it does not exist
 	Place     Place    // Domain "": localhost
-	Hosts     []string // names by which the API is reached, besides IP addresses and localhost: they never show a computer
+	Hosts     []string // names of the API, besides IP addresses and localhost; they never show a computer
 	Computers Computers
 	Ports     Ports
 	Tokens    Tokens
 	Log       *slog.Logger // nil: slog.Default()
-	// May says whether the actor of ctx may connect to a port of a computer; nil: whoever finds the computer may.
+	// May checks whether the actor of ctx may connect to a port of a computer; nil: every actor that Get permits.
 	May func(ctx context.Context, computer holt.ComputerID, port int) error
-	// TXT looks up the TXT records of a name; nil: the host's resolver does.
+	// TXT looks up the TXT records of a name; nil: by the host's resolver.
 	TXT func(ctx context.Context, name string) ([]string, error)
-	// Record is told of who comes for the first time, of each connection that has ended, and of who is turned away; nil: nobody is.
+	// Record gets an entry for each new visitor, each ended connection, and each refused visitor; nil: none.
 	Record func(ctx context.Context, e holt.AuditEntry)
 }
 
-// Store is the previews of all computers, and their domains.
+// Store is the set of previews and domains of all computers.
 type Store struct {
 	cfg     Config
 	table   table
@@ -63,7 +63,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	place    Place
-	loopback string // port at which every address of the loopback shows previews; "": none
+	loopback string // port of the listener at all loopback addresses; "": none
 }
 
 // Open opens the previews of a control database.
@@ -76,7 +76,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if cfg.TXT == nil {
 		cfg.TXT = func(ctx context.Context, name string) ([]string, error) {
-			return net.DefaultResolver.LookupTXT(ctx, name+".") // of no domain that the host searches
+			return net.DefaultResolver.LookupTXT(ctx, name+".") // absolute, without the host's search domains
 		}
 	}
 	cfg.Hosts = plainHosts(cfg.Hosts)
@@ -86,7 +86,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, err
 }
 
-// listensAt completes where previews are with what a listener has.
+// listensAt completes the place of previews by that of a listener.
 func (s *Store) listensAt(scheme, port string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,17 +98,17 @@ func (s *Store) listensAt(scheme, port string) {
 	}
 }
 
-// where returns where previews are. Unavailable: nothing listens for them.
+// where returns the place of previews, or Unavailable if no listener serves them.
 func (s *Store) where() (Place, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.place.Scheme == "" || s.place.Off {
-		return s.place, holt.Errorf(holt.Unavailable, "this daemon shows no previews").WithHint("holt serve --preview-listen ADDRESS or --listen ADDRESS has it listen for them")
+		return s.place, holt.Errorf(holt.Unavailable, "this daemon does not serve previews").WithHint("start it with holt serve --preview-listen ADDRESS or --listen ADDRESS")
 	}
 	return s.place, nil
 }
 
-// urlOf is where the preview of a port is.
+// urlOf returns the URL of a port's preview, or "".
 func (s *Store) urlOf(c holt.Computer, port int) string {
 	p, err := s.where()
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Store) shown(c holt.Computer, r row, domains []domain) holt.Preview {
 	return p
 }
 
-// Set makes the preview of a port, or changes it. What the public has open ends when it is made private.
+// Set makes or changes the preview of a port. If it becomes private, requests and connections of the public end.
 func (s *Store) Set(ctx context.Context, ref string, port int, spec holt.PreviewSpec) (holt.Preview, error) {
 	c, r, err := s.set(ctx, ref, port, spec.Public)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Store) set(ctx context.Context, ref string, port int, public *bool) (ho
 	return c, r, err
 }
 
-// Delete removes the preview of a port: its links are no longer valid, and what is open through it ends.
+// Delete removes the preview of a port. Its links become invalid, and its open requests and connections end.
 func (s *Store) Delete(ctx context.Context, ref string, port int, key string) error {
 	return s.remove(ctx, key, "preview.delete", []any{ref, port}, func(ctx context.Context) error {
 		c, err := s.cfg.Computers.Get(ctx, ref)
@@ -187,7 +187,7 @@ func (s *Store) Delete(ctx context.Context, ref string, port int, key string) er
 		}
 		found, err := s.table.drop(ctx, c.ID, port)
 		if err == nil && !found {
-			err = holt.Errorf(holt.NotFound, "port %d of %s has no preview", port, c.Name).WithHint("holt computer previews %s lists those that it has", c.Name)
+			err = holt.Errorf(holt.NotFound, "port %d of %s has no preview", port, c.Name).WithHint("holt computer previews %s lists its previews", c.Name)
 		}
 		if err == nil {
 			s.streams.end(c.ID, port, ended("was deleted"), func(admission) bool { return true })
@@ -196,15 +196,15 @@ func (s *Store) Delete(ctx context.Context, ref string, port int, key string) er
 	})
 }
 
-// Link makes a link to a preview, and that, too, if there is none. Each call makes another one: none is kept.
+// Link makes a link to a preview. It makes the preview if there is none. Links are not stored.
 func (s *Store) Link(ctx context.Context, ref string, port int, spec holt.PreviewLinkSpec) (holt.PreviewLink, error) {
 	life := time.Duration(spec.ExpiresInMS) * time.Millisecond
 	if spec.ExpiresInMS == 0 {
 		life = defaultLife
 	}
 	if spec.ExpiresInMS < 0 || spec.ExpiresInMS > mostLife.Milliseconds() || life < time.Second {
-		return holt.PreviewLink{}, holt.Errorf(holt.InvalidArgument, "a link cannot open a preview for %s", holt.ShortMS(spec.ExpiresInMS)).
-			WithHint("give a second to 90 days; a preview that is public needs no link")
+		return holt.PreviewLink{}, holt.Errorf(holt.InvalidArgument, "invalid lifetime %s of a link", holt.ShortMS(spec.ExpiresInMS)).
+			WithHint("give one second to 90 days; a public preview needs no link")
 	}
 	if _, err := s.where(); err != nil {
 		return holt.PreviewLink{}, err
@@ -215,7 +215,7 @@ func (s *Store) Link(ctx context.Context, ref string, port int, spec holt.Previe
 	}
 	by, _ := holt.ActorOf(ctx)
 	end := s.now().Add(life).UTC().Truncate(time.Second)
-	if !by.Expires.IsZero() && end.After(by.Expires) { // nobody makes what outlives them
+	if !by.Expires.IsZero() && end.After(by.Expires) { // a link expires no later than its maker
 		end = by.Expires.UTC().Truncate(time.Second)
 	}
 	token := s.signer.sign(c.ID, port, r.serial, end, by.Token)
@@ -227,7 +227,7 @@ func (s *Store) Link(ctx context.Context, ref string, port int, spec holt.Previe
 	return link, nil
 }
 
-// Domains returns the domains of a computer, by name.
+// Domains returns the domains of a computer, sorted by name.
 func (s *Store) Domains(ctx context.Context, ref string) ([]holt.PreviewDomain, error) {
 	c, err := s.cfg.Computers.Get(ctx, ref)
 	if err != nil {
@@ -245,9 +245,10 @@ func (s *Store) shownDomain(c holt.Computer, d domain) holt.PreviewDomain {
 	return holt.PreviewDomain{Domain: d.name, ComputerID: c.ID, Computer: c.Name, Port: d.port, URL: s.urlOfDomain(d.name), CreatedAt: d.created}
 }
 
-// SetDomain has a domain show a port of a computer, whose preview says who may come.
-// InvalidArgument: it is a name of the API's, or of the previews'. Forbidden: nothing says that it is the caller's tenant's.
-// AlreadyExists: it shows another computer's.
+// SetDomain makes a domain show a port of a computer. Access is that of the port's preview.
+//
+// Errors: InvalidArgument (a name of the API, or below the domain of previews), Forbidden (the domain is not proved to
+// be the tenant's), AlreadyExists (the domain of another computer).
 func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.PreviewDomainSpec) (holt.PreviewDomain, error) {
 	name, err := holt.ParseDomain(name)
 	if err == nil {
@@ -273,7 +274,7 @@ func (s *Store) SetDomain(ctx context.Context, ref, name string, spec holt.Previ
 	return s.shownDomain(c, d), s.table.putDomain(ctx, d)
 }
 
-// DeleteDomain takes a domain away from a computer; what is open through it ends.
+// DeleteDomain removes a domain of a computer. Open requests and connections by it end.
 func (s *Store) DeleteDomain(ctx context.Context, ref, name, key string) error {
 	return s.remove(ctx, key, "preview.domain.delete", []any{ref, name}, func(ctx context.Context) error {
 		c, err := s.cfg.Computers.Get(ctx, ref)
@@ -285,10 +286,10 @@ func (s *Store) DeleteDomain(ctx context.Context, ref, name, key string) error {
 		}
 		found, err := s.table.dropDomain(ctx, c.ID, name)
 		if err == nil && !found {
-			err = holt.Errorf(holt.NotFound, "%s has no domain %s", c.Name, name).WithHint("holt computer domain list %s lists those that it has", c.Name)
+			err = holt.Errorf(holt.NotFound, "%s has no domain %s", c.Name, name).WithHint("holt computer domain list %s lists its domains", c.Name)
 		}
 		if err == nil {
-			s.streams.endHost(c.ID, name, ended("has this name no more"))
+			s.streams.endHost(c.ID, name, ended("no longer has this domain"))
 		}
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// zeros are so many bytes.
+// zeros is a reader of a number of zero bytes.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -28,8 +28,8 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestStreams: what an app sends is seen at once, large bodies pass in both directions at once within bounded memory,
-// and trailers, early answers, 100-continue and HEAD are as the app has them: over HTTP/1.1, HTTP/2, and HTTP/2 with TLS.
+// TestStreams: answers are flushed at once, bodies are streamed in both directions, and trailers, early answers,
+// 100-continue and HEAD work: over HTTP/1.1, HTTP/2, and HTTP/2 with TLS.
 func TestStreams(t *testing.T) {
 	w := openWorld(t, nil)
 	w.set("einstein", 3000, true)
@@ -123,8 +123,8 @@ func TestStreams(t *testing.T) {
 			if b, err := io.ReadAll(counted.Body); string(b) != "100000 <nil> 42" || err != nil || counted.Trailer.Get("X-Announced") != "yes" || counted.Trailer.Get("X-Late") != "too" {
 				t.Errorf("%q %v %v", b, err, counted.Trailer)
 			}
-			// What has no body as a rule may have one: to look whether it has, ahead, loses what trails it, or reads that while it is written.
-			if bare := do("GET", "count", io.MultiReader(), "X-Trailed", "1"); bare.ProtoMajor == 2 { // else its client has looked
+			// A GET may have a body and trailers: the door must not probe for a body ahead of the transport.
+			if bare := do("GET", "count", io.MultiReader(), "X-Trailed", "1"); bare.ProtoMajor == 2 { // the client of HTTP/1 probes for a body itself
 				if b, err := io.ReadAll(bare.Body); string(b) != "0 <nil> 42" || err != nil {
 					t.Errorf("%q %v", b, err)
 				}
@@ -153,8 +153,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLargeBodies passes a gigabyte each way (with -short 64 MiB) while memory stays bounded, and a client that does
-// not read has the app wait.
+// TestLargeBodies sends a gigabyte each way (with -short 64 MiB) in bounded memory. A client that does not read makes the
+// app wait.
 func TestLargeBodies(t *testing.T) {
 	size := int64(1 << 30)
 	if testing.Short() {
@@ -204,13 +204,13 @@ func TestLargeBodies(t *testing.T) {
 	if most := <-peak; most > before.HeapAlloc+32<<20 {
 		t.Errorf("the heap grew by %d MiB", (most-before.HeapAlloc)>>20)
 	}
-	unread.Body.Close() // and the app, which could not send it all, hears of it
+	unread.Body.Close() // the app gets an error
 	if n := <-sent; n == size {
-		t.Error("what nobody read was taken from the app")
+		t.Error("the door read more from the app than the client")
 	}
 }
 
-// TestWebSockets: messages pass both ways, with the protocol that both chose; another protocol than that which was asked for does not.
+// TestWebSockets: messages pass both ways with the negotiated subprotocol. Another upgrade than the requested one fails.
 func TestWebSockets(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
@@ -279,7 +279,7 @@ func (w *world) over(addr string, version int, secure bool) *http.Client {
 	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
-// TestHostileApps: whatever listens in a computer costs its visitors an error and the door nothing.
+// TestHostileApps: invalid answers of an app give its visitors an error and do not affect the door.
 func TestHostileApps(t *testing.T) {
 	w := openWorld(t, nil)
 	w.door.transport.ResponseHeaderTimeout = 500 * time.Millisecond
@@ -336,10 +336,10 @@ func TestHostileApps(t *testing.T) {
 			resp.Body.Close()
 		}
 		if err == nil {
-			t.Errorf("%s: it is taken for whole", what)
+			t.Errorf("%s: the truncated answer has no error", what)
 		}
 	}
-	// Behind an answer another one that nobody asked for: it may come to who asks that app next, and to nobody else.
+	// An unsolicited second answer may reach only the next request to the same app.
 	w.raw(einstein, 3000, func(c net.Conn) {
 		br := bufio.NewReader(c)
 		for {

@@ -7,11 +7,11 @@ import (
 	"holt"
 )
 
-// admission is why a request was let in.
+// admission is how a request was admitted.
 type admission string
 
 const (
-	byNobody admission = "" // it is being looked at
+	byNobody admission = "" // not admitted yet
 	byPublic admission = "public"
 	byLink   admission = "link"
 	byToken  admission = "token"
@@ -19,16 +19,16 @@ const (
 
 const (
 	mostStreams   = 4096            // requests and connections of all computers at once
-	mostOfTenants = mostStreams / 2 // of one tenant's
+	mostOfTenants = mostStreams / 2 // of one tenant
 	mostOfOne     = 512             // of one computer
-	mostPublic    = 128             // of these, strangers': fewer than the connections to a port, and to a computer
+	mostPublic    = 128             // of these, of public visitors: fewer than the connections to a port, and to a computer
 )
 
-// streams are the requests and connections that are open, so that they end when the right to them does.
+// streams is the set of open requests and connections, so that they can be ended when the right to them ends.
 type streams struct {
 	mu      sync.Mutex
 	all     int
-	tenants map[string]int // as many are of each
+	tenants map[string]int // number by tenant
 	of      map[holt.ComputerID]map[*stream]struct{}
 }
 
@@ -39,10 +39,10 @@ type stream struct {
 	cut  context.CancelCauseFunc
 }
 
-// errCrowded is for who comes when too many are there.
+// errCrowded is the error of a request beyond a limit.
 var errCrowded = holt.Errorf(holt.TooMany, "too many requests to previews are open").WithHint("try again when some have ended")
 
-// enter puts a request among those that are open. TooMany.
+// enter adds a request, or returns TooMany.
 func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host string) (context.Context, *stream, func(), error) {
 	id, tenant := c.ID, tenantOf(c)
 	s.mu.Lock()
@@ -75,7 +75,8 @@ func (s *streams) enter(ctx context.Context, c holt.Computer, port int, host str
 	}, nil
 }
 
-// admit says why one was let in. TooMany: strangers leave a place to who has a link or a token.
+// admit records how a request was admitted. It returns TooMany for public visitors beyond mostPublic, so that they leave
+// room for visitors with a link or a token.
 func (s *streams) admit(id holt.ComputerID, one *stream, how admission) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,7 @@ func (s *streams) admit(id holt.ComputerID, one *stream, how admission) error {
 	return nil
 }
 
-// end ends those of a port that were let in in some ways.
+// end ends the requests of a port whose admission which selects.
 func (s *streams) end(id holt.ComputerID, port int, why error, which func(admission) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *streams) end(id holt.ComputerID, port int, why error, which func(admiss
 	}
 }
 
-// endHost ends those that came by a name.
+// endHost ends the requests for a host name.
 func (s *streams) endHost(id holt.ComputerID, host string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ CREATE TABLE preview_domain (
 CREATE INDEX preview_domain_computer ON preview_domain (computer);
 `
 
-// GoneSchema has what a deleted computer had go with it; the database has the table of computers.
+// GoneSchema deletes previews and domains with their computer. The database must have the table of computers.
 const GoneSchema = `
 CREATE TRIGGER preview_gone AFTER DELETE ON computer BEGIN
 	DELETE FROM preview WHERE computer = old.id;
@@ -42,7 +42,7 @@ const (
 	mostDomains  = 64  // of a computer
 )
 
-// row is a preview as it is kept. The zero row is of a port that has none.
+// row is a row of the table preview. The zero row is that of a port without a preview.
 type row struct {
 	port    int
 	public  bool
@@ -51,7 +51,7 @@ type row struct {
 	address uint32 // see AddressSchema
 }
 
-// domain is a domain as it is kept.
+// domain is a row of the table preview_domain.
 type domain struct {
 	name     string
 	computer holt.ComputerID
@@ -77,7 +77,7 @@ func (t table) domains(tx *db.Tx, where string, args ...any) (all []domain, err 
 	return all, err
 }
 
-// get returns the preview of a port; the zero row if there is none.
+// get returns the preview of a port, or the zero row.
 func (t table) get(ctx context.Context, id holt.ComputerID, port int) (one row, err error) {
 	err = t.db.Read(ctx, func(tx *db.Tx) error {
 		all, err := t.rows(tx, `WHERE computer = ? AND port = ?`, id, port)
@@ -100,7 +100,7 @@ func (t table) list(ctx context.Context, id holt.ComputerID) (rows []row, domain
 	return rows, domains, wrap("list previews", err)
 }
 
-// put makes or changes a preview; public nil leaves it as it is.
+// put makes or changes a preview; nil does not change public.
 func (t table) put(ctx context.Context, id holt.ComputerID, port int, public *bool, now time.Time) (one row, err error) {
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
 		all, err := t.rows(tx, `WHERE computer = ?`, id)
@@ -115,7 +115,7 @@ func (t table) put(ctx context.Context, id holt.ComputerID, port int, public *bo
 			}
 		}
 		if !found && len(all) >= mostPreviews {
-			return holt.Errorf(holt.TooMany, "the computer has %d previews; no more are allowed", len(all)).WithHint("delete one first")
+			return holt.Errorf(holt.TooMany, "the computer has %d previews, the maximum", len(all)).WithHint("delete one first")
 		}
 		if public != nil {
 			one.public = *public
@@ -140,7 +140,7 @@ func (t table) drop(ctx context.Context, id holt.ComputerID, port int) (found bo
 	return found, wrap("delete the preview", err)
 }
 
-// domain returns one by its name; false if there is none.
+// domain returns the domain with a name, if there is one.
 func (t table) domain(ctx context.Context, name string) (one domain, found bool, err error) {
 	err = t.db.Read(ctx, func(tx *db.Tx) error {
 		all, err := t.domains(tx, `WHERE domain = ?`, name)
@@ -152,7 +152,7 @@ func (t table) domain(ctx context.Context, name string) (one domain, found bool,
 	return one, found, wrap("read the domain", err)
 }
 
-// putDomain has a domain show a port. AlreadyExists: it shows another computer's.
+// putDomain stores a domain, or returns AlreadyExists if another computer has it.
 func (t table) putDomain(ctx context.Context, one domain) error {
 	return wrap("write the domain", t.db.WriteSync(ctx, func(tx *db.Tx) error {
 		had, err := t.domains(tx, `WHERE domain = ?`, one.name)
@@ -160,11 +160,11 @@ func (t table) putDomain(ctx context.Context, one domain) error {
 			return err
 		}
 		if len(had) > 0 && had[0].computer != one.computer {
-			return holt.Errorf(holt.AlreadyExists, "%s is the domain of another computer", one.name).WithHint("delete it there first")
+			return holt.Errorf(holt.AlreadyExists, "the domain %s belongs to another computer", one.name).WithHint("delete it there first")
 		}
 		all, err := t.domains(tx, `WHERE computer = ?`, one.computer)
 		if err == nil && len(had) == 0 && len(all) >= mostDomains {
-			err = holt.Errorf(holt.TooMany, "the computer has %d domains; no more are allowed", len(all)).WithHint("delete one first")
+			err = holt.Errorf(holt.TooMany, "the computer has %d domains, the maximum", len(all)).WithHint("delete one first")
 		}
 		if err != nil {
 			return err

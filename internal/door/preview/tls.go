@@ -11,22 +11,22 @@ import (
 	"holt"
 )
 
-// TLSOptions say where certificates come from: files, or an authority that speaks ACME.
+// TLSOptions configure certificates: from files, or from an ACME authority.
 type TLSOptions struct {
 	Cert, Key string // PEM files; "": none
 
-	ACME  string // mail address of the account; "": none
-	CA    string // the authority's directory; "": Let's Encrypt
-	Root  string // PEM file of what its TLS is trusted by, besides what this machine trusts
-	Dir   string // keeps the account and the certificates
-	Store *Store // has the names that certificates are got for
+	ACME  string // mail address of the account; "": no ACME
+	CA    string // directory URL of the authority; "": Let's Encrypt
+	Root  string // PEM file of additional CA certificates for the authority's TLS
+	Dir   string // has the account and the certificates
+	Store *Store // has the names that get certificates
 	Log   *slog.Logger
 }
 
-// TLS returns how listeners do TLS; nil: not at all.
+// TLS returns the TLS configuration of listeners; nil: no TLS.
 //
-// There is no HSTS: the names below localhost, and those of certificates that were given, may be another's tomorrow, or
-// answer without TLS on another port, and a browser that was told would not come back. An app may say so itself.
+// It does not set HSTS: names below localhost, and those of given certificates, may later be served without TLS, and a
+// browser with HSTS would refuse them. An app can set HSTS itself.
 func TLS(opt TLSOptions) (*tls.Config, error) {
 	switch {
 	case opt.Cert != "":
@@ -41,10 +41,10 @@ func TLS(opt TLSOptions) (*tls.Config, error) {
 	return nil, nil
 }
 
-// lookEvery is how often it is looked whether the files of a certificate have changed.
-const lookEvery = 30 * time.Second
+// checkEvery is the interval between checks whether a certificate's files have changed.
+const checkEvery = 30 * time.Second
 
-// files are a certificate that others renew.
+// files is a certificate in files that another program renews.
 type files struct {
 	cert, key string
 	log       *slog.Logger
@@ -53,7 +53,7 @@ type files struct {
 	have    *tls.Certificate
 	stamp   [2]time.Time
 	lookAt  time.Time
-	problem string // that was logged last
+	problem string // the error that was logged last
 }
 
 func (f *files) times() (stamp [2]time.Time, err error) {
@@ -67,7 +67,7 @@ func (f *files) times() (stamp [2]time.Time, err error) {
 	return stamp, nil
 }
 
-// load reads the files. mu is held, or nobody else has f.
+// load reads the files if they have changed. f.mu is held, or f is not shared yet.
 func (f *files) load() error {
 	stamp, err := f.times()
 	if err == nil && f.have != nil && stamp == f.stamp {
@@ -78,21 +78,21 @@ func (f *files) load() error {
 		pair, err = tls.LoadX509KeyPair(f.cert, f.key)
 	}
 	if err != nil {
-		return holt.Errorf(holt.InvalidArgument, "the certificate cannot be used: %w", err).WithHint("--tls-cert and --tls-key are PEM files that belong together; the certificate's holds its chain, too")
+		return holt.Errorf(holt.InvalidArgument, "read the TLS certificate: %w", err).WithHint("--tls-cert and --tls-key must be matching PEM files; --tls-cert includes the chain")
 	}
 	f.have, f.stamp = &pair, stamp
 	return nil
 }
 
-// get is for [tls.Config]. Files that are half written leave the certificate that there was.
+// get is for [tls.Config]. If the files are invalid, such as half written, it returns the former certificate.
 func (f *files) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); now.After(f.lookAt) {
-		f.lookAt = now.Add(lookEvery)
+		f.lookAt = now.Add(checkEvery)
 		err := f.load()
 		if said := fmt.Sprint(err); err != nil && said != f.problem {
-			f.log.Warn("the certificate was not renewed", "err", err)
+			f.log.Warn("reload the TLS certificate: the former one is used", "err", err)
 			f.problem = said
 		} else if err == nil {
 			f.problem = ""

@@ -66,8 +66,8 @@ func selfSigned(t testing.TB) *tls.Config {
 	return c
 }
 
-// TestTLS: a listener with TLS has the API and previews; the cookie of a link is one that no other host can set; a
-// certificate that is renewed is taken without a restart.
+// TestTLS: a listener with TLS serves the API and previews. The cookie of a link has the prefix __Host-. A renewed
+// certificate is used without a restart.
 func TestTLS(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// unread are requests of clients that read nothing of what an app sends without end.
+// unread are requests of clients that do not read an endless answer.
 var unread = map[string]string{
 	"HTTP/1.1":                  "GET / HTTP/1.1\r\nHost: 3000-einstein.localhost\r\n\r\n",
 	"early answers":             "GET /early HTTP/1.1\r\nHost: 3000-einstein.localhost\r\n\r\n",
@@ -35,7 +35,7 @@ func http2Get(host string, window uint32) string {
 		frame(1, 5, 1, headers) // END_STREAM, END_HEADERS
 }
 
-// say sends a request whose answer nobody reads.
+// say sends a request and does not read its answer.
 func (w *world) say(text string) {
 	w.t.Helper()
 	c, err := net.Dial("tcp", w.addr)
@@ -75,7 +75,7 @@ func (w *world) endless(port int) *atomic.Int64 {
 	return sent
 }
 
-// stuck waits until nothing goes on any more of what is sent.
+// stuck waits until the app can send no more.
 func stuck(t testing.TB, sent *atomic.Int64) {
 	t.Helper()
 	before, since := int64(0), time.Now()
@@ -104,8 +104,8 @@ func (w *world) free(what string) {
 	})
 }
 
-// TestUnread: who does not read keeps neither the daemon from its end, nor a use of the computer and a place among the
-// requests that are open: when the right to it has gone, or after a time.
+// TestUnread: a client that does not read does not block the end of the daemon. Its request ends when the right to it
+// ends, or after a timeout.
 func TestUnread(t *testing.T) {
 	patience := 5 * time.Minute
 	ends := map[string]func(*world){

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	wakesAtOnce  = 4   // computers that are woken at a time
-	mostWaiting  = 64  // requests that wait for one computer
-	mostWaitAll  = 512 // and for all; half of that for one tenant's, of whose computers one fewer is woken at a time
-	pageAfter    = 1500 * time.Millisecond
-	freshlyWoken = time.Minute // in which its programs may not listen yet
+	wakesAtOnce = 4   // computers that are woken at a time
+	mostWaiting = 64  // requests that wait for one computer
+	mostWaitAll = 512 // and for all; half of that for one tenant, which wakes at most wakesAtOnce-1 at a time
+	pageAfter   = 1500 * time.Millisecond
+	recentWake  = time.Minute // after a wake, in which programs may not listen yet
 
-	// What strangers can do to a computer by coming to a public preview: so much time awake at first, and a third of
-	// all time after that. A crawler cannot keep one awake.
-	strangersMost  = time.Hour
-	strangersShare = 3
-	strangersTail  = 10 * time.Minute // that one visit costs at most
-	strangersBeat  = time.Minute
+	// Public visits can keep a computer awake for publicMost, and for 1/publicShare of the time after that, so that a
+	// crawler cannot keep it awake.
+	publicMost  = time.Hour
+	publicShare = 3
+	publicVisit = 10 * time.Minute // the most that one visit costs
+	publicTick  = time.Minute
 )
 
-// waker wakes computers, each once however many ask.
+// waker wakes computers, each once for all requests that wait for it.
 type waker struct {
 	mu      sync.Mutex
 	going   map[holt.ComputerID]*waking
@@ -33,16 +33,16 @@ type waker struct {
 	allowed map[holt.ComputerID]*allowance
 	woke    map[holt.ComputerID]time.Time
 	slots   chan struct{}
-	tenants map[string]*wakesOf // that have had any
+	tenants map[string]*wakesOf
 }
 
-// wakesOf are those of a tenant's computers.
+// wakesOf limits the wakes of a tenant's computers.
 type wakesOf struct {
 	waiting int
 	slots   chan struct{}
 }
 
-// of returns those of a tenant; mu is held.
+// of returns the wakes of a tenant. w.mu is held.
 func (w *waker) of(tenant string) *wakesOf {
 	if w.tenants[tenant] == nil {
 		w.tenants[tenant] = &wakesOf{slots: make(chan struct{}, wakesAtOnce-1)}
@@ -60,40 +60,41 @@ func newWaker() waker {
 	return waker{going: map[holt.ComputerID]*waking{}, allowed: map[holt.ComputerID]*allowance{}, woke: map[holt.ComputerID]time.Time{}, slots: make(chan struct{}, wakesAtOnce), tenants: map[string]*wakesOf{}}
 }
 
-// allowance is how long strangers may still have a computer awake.
+// allowance is how long public visits may still keep a computer awake.
 type allowance struct {
 	left             time.Duration
 	counted, visited time.Time
 }
 
-// visit says whether a stranger's visit may be a use of a computer.
+// visit reports whether a public visit counts as a use of a computer.
 func (w *waker) visit(id holt.ComputerID, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.allowed[id]
 	if a == nil {
-		a = &allowance{left: strangersMost, counted: now, visited: now.Add(-strangersTail)}
+		a = &allowance{left: publicMost, counted: now, visited: now.Add(-publicVisit)}
 		w.allowed[id] = a
 	}
-	a.left = min(strangersMost, a.left+now.Sub(a.counted)/strangersShare)
+	a.left = min(publicMost, a.left+now.Sub(a.counted)/publicShare)
 	a.counted = now
 	if a.left <= 0 {
 		return false
 	}
-	a.left -= min(strangersTail, now.Sub(a.visited))
+	a.left -= min(publicVisit, now.Sub(a.visited))
 	a.visited = now
 	return true
 }
 
-// freshly says whether a preview has woken a computer just now.
-func (w *waker) freshly(id holt.ComputerID, now time.Time) bool {
+// recentlyWoken reports whether a preview has woken a computer within recentWake.
+func (w *waker) recentlyWoken(id holt.ComputerID, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return now.Sub(w.woke[id]) < freshlyWoken
+	return now.Sub(w.woke[id]) < recentWake
 }
 
-// rouse begins to wake a computer, unless somebody does already. It goes on when its caller leaves.
-func (d *Door) rouse(ctx context.Context, c holt.Computer, detail string) (*waking, func(), error) {
+// startWake starts to wake a computer, unless that is in progress. The wake continues if the caller leaves, which calls the
+// returned function.
+func (d *Door) startWake(ctx context.Context, c holt.Computer, detail string) (*waking, func(), error) {
 	id, w := c.ID, &d.waker
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,20 +147,20 @@ func (d *Door) wake(ctx context.Context, id holt.ComputerID, tenant *wakesOf, de
 	return err
 }
 
-// errWakes is for who sees the page that waits.
+// errWakes makes the door answer with the page that waits.
 var errWakes = holt.Errorf(holt.Unavailable, "the computer is waking up")
 
-// errResting is for strangers.
-var errResting = holt.Errorf(holt.TooMany, "the computer rests").WithHint("its public preview has been visited so much that it may rest now; try again later, or come with a link")
+// errPublicLimit is for visitors of a public preview.
+var errPublicLimit = holt.Errorf(holt.TooMany, "the computer is not running").WithHint("visits of its public previews do not wake it at the moment, since there were too many; try again later, or use a link")
 
-// use has the computer awake and marks a use of it until done is called. A browser that shows a page is not kept
-// waiting for long: errWakes is then the answer, and the page asks again.
+// use wakes the computer and marks a use of it until done is called. For a browser that navigates it returns errWakes if
+// the wake takes long; the page that is shown then reloads itself.
 func (d *Door) use(r *http.Request, s site, v visitor) (done func(), err error) {
 	id, detail := s.computer.ID, useOf(r, s)
 	counts := v.how != byPublic || d.waker.visit(id, d.store.now())
 	if s.computer.State != holt.ComputerRunning {
 		if !counts {
-			return nil, errResting
+			return nil, errPublicLimit
 		}
 		if err := d.await(r, s.computer, v, detail); err != nil {
 			return nil, err
@@ -169,7 +170,7 @@ func (d *Door) use(r *http.Request, s site, v visitor) (done func(), err error) 
 	case !counts:
 		answerOf(r.Context()).idle = true
 		return func() {}, nil
-	case v.how == byToken || r.Header.Get("Upgrade") != "": // who has a token is asked about each time
+	case v.how == byToken || r.Header.Get("Upgrade") != "": // each use is checked with the token
 		return d.marked(v, v.ctx, id, detail)
 	}
 	return d.leases.take(leaseKey{id, s.port, v.how}, func() (func(), error) {
@@ -177,7 +178,8 @@ func (d *Door) use(r *http.Request, s site, v visitor) (done func(), err error) 
 	})
 }
 
-// marked marks a use until done is called; a stranger's ends before, with the allowance, which is looked at while life goes on.
+// marked marks a use until done is called. A public use ends earlier if the allowance does, which is checked until life
+// ends.
 func (d *Door) marked(v visitor, life context.Context, id holt.ComputerID, detail string) (done func(), err error) {
 	_, done, err = d.store.cfg.Computers.Wake(v.ctx, string(id), holt.UseConnection, detail)
 	if err == nil && v.how == byPublic {
@@ -187,7 +189,7 @@ func (d *Door) marked(v visitor, life context.Context, id holt.ComputerID, detai
 }
 
 func (d *Door) await(r *http.Request, c holt.Computer, v visitor, detail string) error {
-	one, left, err := d.rouse(v.ctx, c, detail)
+	one, left, err := d.startWake(v.ctx, c, detail)
 	if err != nil {
 		return err
 	}
@@ -208,11 +210,11 @@ func (d *Door) await(r *http.Request, c holt.Computer, v visitor, detail string)
 	}
 }
 
-// metered is done of a stranger's use, which ends before the stranger leaves when strangers have had the computer awake for long.
+// metered returns the done of a public use, and calls the given done when the allowance is exhausted.
 func (d *Door) metered(ctx context.Context, id holt.ComputerID, done func()) func() {
 	ctx, cancel := context.WithCancel(ctx)
-	beat := time.AfterFunc(strangersBeat, func() {
-		tick := time.NewTicker(strangersBeat)
+	beat := time.AfterFunc(publicTick, func() {
+		tick := time.NewTicker(publicTick)
 		defer tick.Stop()
 		for d.waker.visit(id, d.store.now()) {
 			select {
@@ -226,7 +228,7 @@ func (d *Door) metered(ctx context.Context, id holt.ComputerID, done func()) fun
 	return func() { beat.Stop(); cancel(); done() }
 }
 
-// useOf says what a request is, for why-awake.
+// useOf describes a request, for why-awake.
 func useOf(r *http.Request, s site) string {
 	what := r.Method
 	if upgrade := r.Header.Get("Upgrade"); upgrade != "" {

@@ -11,18 +11,18 @@ import (
 	"holt"
 )
 
-// until waits for what must come.
+// until waits for a condition.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it never came:", what)
+			t.Fatal("timeout waiting for:", what)
 		}
 	}
 }
 
-// TestWake: programs wait for a computer that is paused, it is woken once, a browser sees a page that comes back by
-// itself, and who may not come wakes nothing. More requests than may wait are told to come later.
+// TestWake: programs wait until a paused computer is awake, which is woken once. A browser gets a page that reloads by
+// itself. Callers without access wake nothing. Requests beyond the limit are refused.
 func TestWake(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -63,7 +63,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestNothingListens: who may see what listens is shown it.
+// TestNothingListens: visitors with a right to it see the ports in use.
 func TestNothingListens(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, echo)
@@ -71,7 +71,7 @@ func TestNothingListens(t *testing.T) {
 	w.set("einstein", 5000, true)
 	const url = "http://5000-einstein.localhost/"
 	got, body := w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token)
-	if got != 502 || !strings.Contains(body, `"hint":"these ports are listened at: 3000, 8080"`) || !strings.Contains(body, `"code":"unavailable"`) {
+	if got != 502 || !strings.Contains(body, `"hint":"ports in use: 3000, 8080"`) || !strings.Contains(body, `"code":"unavailable"`) {
 		t.Error(got, body)
 	}
 	got, body = w.text("GET", url, "X-Holt-Token", w.link("einstein", 5000).Token, "Accept", "text/html")
@@ -85,8 +85,8 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// TestStrangersCannotKeepAwake: a crawler of a public preview has its computer awake for a bounded part of all time;
-// a person who comes now and then is never sent away.
+// TestStrangersCannotKeepAwake: a crawler of a public preview keeps its computer awake for a bounded part of the time. An
+// occasional visitor is never refused.
 func TestStrangersCannotKeepAwake(t *testing.T) {
 	w := newWaker()
 	now := time.Unix(1_000_000, 0)
@@ -105,7 +105,7 @@ func TestStrangersCannotKeepAwake(t *testing.T) {
 	for range 24 {
 		for range 10 { // minutes of each hour
 			if !w.visit(curie, now) {
-				t.Fatal("a person is sent away")
+				t.Fatal("an occasional visitor is refused")
 			}
 			now = now.Add(time.Minute)
 		}
@@ -127,7 +127,7 @@ func TestStrangersCannotKeepAwake(t *testing.T) {
 	}
 }
 
-// TestPausedBesideRequests: a computer that was paused since a use of it was marked is woken by the next connection.
+// TestPausedBesideRequests: a computer that is paused after a use was marked is woken by the next connection.
 func TestPausedBesideRequests(t *testing.T) {
 	w := openWorld(t, nil)
 	w.app(einstein, 3000, func(rw http.ResponseWriter, r *http.Request) {
@@ -159,7 +159,7 @@ func TestPausedBesideRequests(t *testing.T) {
 	})
 }
 
-// TestWakesOfATenant: a tenant whose computers do not wake, however many it has, keeps no other's from waking.
+// TestWakesOfATenant: a tenant with many computers that fail to wake does not delay another tenant's.
 func TestWakesOfATenant(t *testing.T) {
 	w := openWorld(t, nil)
 	w.hold = make(chan struct{})
@@ -202,7 +202,7 @@ func TestWakesOfATenant(t *testing.T) {
 	}
 }
 
-// TestBounds: no more than so many requests are open, to a computer, to those of a tenant, and to all.
+// TestBounds: the numbers of open requests of a computer, of a tenant and in all are limited.
 func TestBounds(t *testing.T) {
 	var s streams
 	var leave []func()

@@ -24,8 +24,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// world is two computers whose ports are listeners of this process, in front of them the real store and door on a
-// real listener. Whether they run is a switch: the real computers are in package daemon's tests, and in e2e's.
+// world is two fake computers, whose ports are listeners of this process, and a real store and door on a real listener.
+// Tests with real computers are in package daemon and in e2e.
 type world struct {
 	t      testing.TB
 	store  *Store
@@ -39,7 +39,7 @@ type world struct {
 	ports     map[string]string // what COMPUTER:PORT leads to
 	conns     map[holt.ComputerID][]net.Conn
 	wakes     int
-	uses      map[string]int // by detail, that go on
+	uses      map[string]int // open ones, by detail
 	hold      chan struct{}  // not nil: a wake waits for it
 	most      int            // connections to each computer; 0: any number
 	reached   map[string]int // as many are open to each

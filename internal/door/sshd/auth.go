@@ -12,17 +12,17 @@ import (
 	"holt/internal/access"
 )
 
-// caller is who has come in.
+// caller is an authenticated client.
 type caller struct {
-	who   string // for counts and the log: a token, a key, the person
+	who   string // for counts and the log: a token, a key, or person
 	how   string // key, token or api
 	actor *holt.Actor
 	agent bool                                                        // it may forward an agent
-	hold  func(context.Context) (context.Context, context.CancelFunc) // its rights may end
+	hold  func(context.Context) (context.Context, context.CancelFunc) // returns a context that ends with the rights; nil: they do not end
 	key   *holt.SSHKey
 }
 
-// tenant is whose computers its names are of.
+// tenant returns the tenant in which the caller's computer names are looked up.
 func (c *caller) tenant() string {
 	if c.actor == nil {
 		return holt.DefaultTenant
@@ -30,12 +30,12 @@ func (c *caller) tenant() string {
 	return cmp.Or(c.actor.Tenant, holt.DefaultTenant)
 }
 
-// person says that it is the one whose daemon it is: at the socket, for whichever tenant, or with a key of theirs.
+// person reports whether the caller is a person at the daemon's socket, for any tenant, or has a key that such a person
+// added.
 func (c *caller) person() bool { return c.actor == nil || c.how == "api" && c.actor.Person() }
 
-// shares are those that what a caller has open counts in, where there may be all of it and each of one caller. A tenant
-// makes as many tokens and keys as it likes, so it has half at most; and what the person has is not among all, so that
-// nobody keeps them out.
+// shares returns the limits that apply to a caller: all in total and each for one caller. A tenant, which can make any
+// number of tokens and keys, has at most half of all. The person's share is separate, so that tenants cannot use it up.
 func (c *caller) shares(all, each int) []access.Share {
 	own := access.Share{Whose: " of one caller (" + c.who + ")", Most: each}
 	if c.person() {
@@ -46,10 +46,10 @@ func (c *caller) shares(all, each int) []access.Share {
 
 type (
 	callerKey     struct{} // *caller, of a connection
-	candidatesKey struct{} // []*caller: who it may be, if they have the key
+	candidatesKey struct{} // []*caller, if the client proves to have the key
 )
 
-// context returns the context of what the caller does, which ends with its rights.
+// context returns a context with the caller's actor, which ends with its rights.
 func (c *caller) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.actor != nil {
 		ctx = holt.WithActor(ctx, *c.actor)
@@ -60,13 +60,13 @@ func (c *caller) context(ctx context.Context) (context.Context, context.CancelFu
 	return c.hold(ctx)
 }
 
-// errRefused is all that a client hears.
+// errRefused is the only error that an unauthenticated client gets.
 var errRefused = errors.New("refused")
 
 // mostSecret bounds a password; tokens are shorter.
 const mostSecret = 256
 
-// config is what the handshake of a connection goes by.
+// config returns the configuration of a handshake, without authentication.
 func (g *Gate) config() *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
 		ServerVersion: "SSH-2.0-holt", MaxAuthTries: authTries,
@@ -78,15 +78,15 @@ func (g *Gate) config() *ssh.ServerConfig {
 	c.KeyExchanges = []string{
 		ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeCurve25519, ssh.KeyExchangeECDHP256, ssh.KeyExchangeECDHP384, ssh.KeyExchangeECDHP521,
 	}
-	// With the processor's own instructions AES-GCM is several times as fast.
+	// AES-GCM is several times as fast with the processor's AES instructions.
 	c.Ciphers = []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES128CTR, ssh.CipherAES256CTR}
 	c.MACs = []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM}
 	c.AddHostKey(g.hostKey)
 	return c
 }
 
-// asking is config for who has to show a key or a token, and takes its seat by that.
-func (g *Gate) asking(ctx context.Context, in *seat) *ssh.ServerConfig {
+// authConfig is config with authentication by key or token. It acquires the slot of the connection.
+func (g *Gate) authConfig(ctx context.Context, in *connSlot) *ssh.ServerConfig {
 	c := g.config()
 	c.PreAuthConnCallback = func(pre ssh.ServerPreAuthConn) { in.tell = pre.SendAuthBanner }
 	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -97,9 +97,9 @@ func (g *Gate) asking(ctx context.Context, in *seat) *ssh.ServerConfig {
 	}
 	c.VerifiedPublicKeyCallback = func(m ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
 		return g.admit(m, func(at login) (any, any, error) {
-			who, err := g.choose(ctx, p.ExtraData[candidatesKey{}].([]*caller), at)
+			who, err := g.chooseTenant(ctx, p.ExtraData[candidatesKey{}].([]*caller), at)
 			if err == nil {
-				in.take(g, who)
+				in.acquire(g, who)
 			}
 			return callerKey{}, who, err
 		})
@@ -111,7 +111,7 @@ func (g *Gate) asking(ctx context.Context, in *seat) *ssh.ServerConfig {
 				err = errElsewhere
 			}
 			if err == nil {
-				in.take(g, who)
+				in.acquire(g, who)
 			}
 			return callerKey{}, who, err
 		})
@@ -123,10 +123,10 @@ func (g *Gate) asking(ctx context.Context, in *seat) *ssh.ServerConfig {
 	return c
 }
 
-// errElsewhere is for a tenant that a credential is not for.
-var errElsewhere = holt.Errorf(holt.Unauthenticated, "it is not for this tenant")
+// errElsewhere is the error of a token with the name of another tenant.
+var errElsewhere = holt.Errorf(holt.Unauthenticated, "the token is not of this tenant")
 
-// admit turns away who names nothing that can be, and else asks who it is. What find returns is kept with the connection.
+// admit checks the user name and calls find, whose result is stored with the connection.
 func (g *Gate) admit(m ssh.ConnMetadata, find func(login) (key, who any, err error)) (*ssh.Permissions, error) {
 	at, err := parseName(m.User())
 	if err != nil {
@@ -146,11 +146,11 @@ func (g *Gate) admit(m ssh.ConnMetadata, find func(login) (key, who any, err err
 	return &ssh.Permissions{ExtraData: map[any]any{key: who}}, nil
 }
 
-// choose says as whom somebody comes in who has proved to have a key: any tenant may have added it. So the computer's
-// name is of a tenant only where the key is on record in no other, or the tenant is named: nobody is led into a
-// computer of a stranger's that is called as theirs is, or was. The person whose daemon it is is not asked which: their
-// names are of the default tenant, and an id names any computer. They have proved to have the key, so they are told.
-func (g *Gate) choose(ctx context.Context, all []*caller, at login) (*caller, error) {
+// chooseTenant chooses among the tenants that have added a client's key. Any tenant can add a public key. So if several
+// have, the client must give the tenant or the computer's id: otherwise it could log into another tenant's computer with
+// the same name. A person at the daemon's socket who added the key comes first, and their names are of the default
+// tenant. The client has proved to have the key, so the error tells the tenants.
+func (g *Gate) chooseTenant(ctx context.Context, all []*caller, at login) (*caller, error) {
 	var in []*caller
 	var tenants []string
 	for _, c := range all {
@@ -173,7 +173,7 @@ func (g *Gate) choose(ctx context.Context, all []*caller, at login) (*caller, er
 			return c, nil
 		}
 	}
-	return in[0], nil // who will hear that it is not there
+	return in[0], nil // the computer is not found later
 }
 
 func (g *Gate) byToken(ctx context.Context, secret []byte) (*caller, error) {
@@ -187,7 +187,7 @@ func (g *Gate) byToken(ctx context.Context, secret []byte) (*caller, error) {
 	return g.ofToken(token, "token"), nil
 }
 
-// ofToken is the caller that has a token.
+// ofToken returns the caller of a token.
 func (g *Gate) ofToken(token access.Token, how string) *caller {
 	actor := token.Actor()
 	return &caller{who: string(token.ID), how: how, actor: &actor, hold: func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -195,8 +195,8 @@ func (g *Gate) ofToken(token access.Token, how string) *caller {
 	}}
 }
 
-// byKey finds who may come by a key, at least one. That it has the private half is checked after that, and so is nothing
-// that its name says before.
+// byKey finds the callers of a key, at least one. The client has not proved yet to have the private key, so the result
+// must not be revealed.
 func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (all []*caller, err error) {
 	records, err := g.keys.find(ctx, key)
 	if err != nil {
@@ -220,7 +220,7 @@ func (g *Gate) byKey(ctx context.Context, key ssh.PublicKey) (all []*caller, err
 	return all, nil
 }
 
-// ofKey is the caller that comes by a key on record.
+// ofKey returns the caller of a key on record.
 func (g *Gate) ofKey(ctx context.Context, one holt.SSHKey) (*caller, error) {
 	c := &caller{}
 	switch {
@@ -230,7 +230,7 @@ func (g *Gate) ofKey(ctx context.Context, one holt.SSHKey) (*caller, error) {
 			return nil, err
 		}
 		c = g.ofToken(token, "key")
-		c.actor.Tenant = one.Tenant // an admin may have added it for another than its own
+		c.actor.Tenant = one.Tenant // an admin can add a key for another tenant
 	case one.Tenant != "":
 		c.actor = &holt.Actor{Name: one.Name, Tenant: one.Tenant}
 	}
@@ -247,9 +247,9 @@ func (g *Gate) ofKey(ctx context.Context, one holt.SSHKey) (*caller, error) {
 	return c, nil
 }
 
-// token returns a token that is valid now.
+// token returns a valid token by id.
 func (g *Gate) token(ctx context.Context, id holt.TokenID) (access.Token, error) {
-	all, err := g.opt.Tokens.List(holt.WithActor(ctx, holt.Actor{})) // whosever it is
+	all, err := g.opt.Tokens.List(holt.WithActor(ctx, holt.Actor{})) // of every tenant
 	if err != nil {
 		return access.Token{}, err
 	}
@@ -258,5 +258,5 @@ func (g *Gate) token(ctx context.Context, id holt.TokenID) (access.Token, error)
 			return t, nil
 		}
 	}
-	return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token that the key was added with is not valid any more")
+	return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token that added the key is no longer valid")
 }

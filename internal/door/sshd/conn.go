@@ -15,7 +15,7 @@ import (
 	"holt/internal/access"
 )
 
-// conn is a client that was let in.
+// conn is the connection of an authenticated client.
 type conn struct {
 	g        *Gate
 	sc       *ssh.ServerConn
@@ -26,7 +26,7 @@ type conn struct {
 	user     string        // Linux user
 	channels access.Counts // of this connection
 	work     sync.WaitGroup
-	quiet    atomic.Int64 // since when it has had neither channels nor listeners, nanoseconds; 0: it has some
+	quiet    atomic.Int64 // since when it has neither channels nor listeners, nanoseconds; 0: it has some
 
 	ctx context.Context // ends with the connection, the caller's rights, or the gate
 	end context.CancelFunc
@@ -42,7 +42,7 @@ func newConn(g *Gate, sc *ssh.ServerConn, who *caller, from string) *conn {
 	return c
 }
 
-// label says who that is, for why-awake.
+// label describes the client, for why-awake.
 func (c *conn) label() string {
 	if c.user == defaultUser {
 		return c.from
@@ -54,7 +54,7 @@ func (c *conn) event(what, detail string) Event {
 	return Event{Connection: c.id, What: what, From: c.from, Who: c.who.who, Computer: c.computer, User: c.user, Detail: detail, Started: c.g.now()}
 }
 
-// refuse cuts off a client that has no place, and has heard why.
+// refuse closes a connection beyond a limit. The client has the reason in its banner.
 func (c *conn) refuse(why error) {
 	ctx, let := c.who.context(c.g.ctx)
 	defer let()
@@ -64,7 +64,7 @@ func (c *conn) refuse(why error) {
 	c.sc.Close()
 }
 
-// serve answers the client until it has gone, or may not be here any more.
+// serve serves the client until it disconnects or its rights end.
 func (c *conn) serve(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	var let context.CancelFunc
 	c.ctx, let = c.who.context(c.g.ctx)
@@ -74,8 +74,8 @@ func (c *conn) serve(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	c.g.record(c.ctx, c.event("connect", string(c.sc.ClientVersion())))
 	c.work.Go(func() { c.requests(reqs) })
 	c.work.Go(c.watch)
-	// Who loses its rights, or whose daemon ends, is told by what it has open; then the connection is cut.
-	stop := context.AfterFunc(c.ctx, func() { time.AfterFunc(farewell/2, func() { c.sc.Close() }) })
+	// When the rights or the daemon end, open channels report that first; then the connection is closed.
+	stop := context.AfterFunc(c.ctx, func() { time.AfterFunc(closeGrace/2, func() { c.sc.Close() }) })
 	defer stop()
 	for nc := range chans {
 		c.channel(nc)
@@ -85,7 +85,7 @@ func (c *conn) serve(chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	c.work.Wait()
 }
 
-// channel begins one that the client opens, or refuses it.
+// channel handles a channel that the client opens, or rejects it.
 func (c *conn) channel(nc ssh.NewChannel) {
 	var handle func(ssh.NewChannel)
 	switch nc.ChannelType() {
@@ -94,7 +94,7 @@ func (c *conn) channel(nc ssh.NewChannel) {
 	case "direct-tcpip", "direct-streamlocal@openssh.com":
 		handle = c.direct
 	default:
-		nc.Reject(ssh.UnknownChannelType, "channels of this type are not known here")
+		nc.Reject(ssh.UnknownChannelType, "unknown channel type")
 		return
 	}
 	leave, err := c.enter()
@@ -108,7 +108,7 @@ func (c *conn) channel(nc ssh.NewChannel) {
 	})
 }
 
-// enter counts a channel until leave is called. TooMany.
+// enter counts a channel until leave is called, or returns TooMany.
 func (c *conn) enter() (leave func(), err error) {
 	mine, err := c.channels.Enter(access.Share{Whose: " of this connection", Most: mostIn})
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *conn) enter() (leave func(), err error) {
 	return func() { done(); all(); mine() }, nil
 }
 
-// use says that the connection has something open until done is called.
+// use marks the connection as in use until done is called.
 func (c *conn) use() (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (c *conn) use() (done func()) {
 	}
 }
 
-// watch ends a connection whose client does not answer, or that is open for nothing.
+// watch closes a connection whose client does not answer, or that is not in use for idleLimit.
 func (c *conn) watch() {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -153,7 +153,7 @@ func (c *conn) watch() {
 		case <-tick.C:
 			now := c.g.now()
 			if quiet := c.quiet.Load(); waiting && now.Sub(asked) >= silence || quiet != 0 && now.Sub(time.Unix(0, quiet)) >= idleLimit {
-				c.g.log.Info("an SSH connection is cut off", "ssh", c.id, "silent", waiting)
+				c.g.log.Info("closing an unused or silent SSH connection", "ssh", c.id, "silent", waiting)
 				c.sc.Close()
 				return
 			}
@@ -170,13 +170,13 @@ func (c *conn) watch() {
 	}
 }
 
-// carry passes bytes on between a channel and a connection until both have ended. The channel's requests mean nothing but
-// that it was closed.
-func carry(ch ssh.Channel, reqs <-chan *ssh.Request, far holt.PortConn) {
+// relayBytes copies bytes between a channel and a connection until both have ended. The channel's requests only show
+// when it is closed.
+func relayBytes(ch ssh.Channel, reqs <-chan *ssh.Request, far holt.PortConn) {
 	gone := make(chan struct{})
 	go func() {
 		ssh.DiscardRequests(reqs)
-		far.Close() // frees who reads from it, or writes
+		far.Close() // unblocks its reads and writes
 		close(gone)
 	}()
 	sent := make(chan struct{})

@@ -43,17 +43,17 @@ func (c *conn) direct(nc ssh.NewChannel) {
 		far.Close()
 		return
 	}
-	carry(ch, reqs, far)
+	relayBytes(ch, reqs, far)
 	c.g.record(c.ctx, e)
 }
 
-// plainError is an error as one line for a client.
+// plainError returns an error as one line for a client.
 func plainError(err error) string {
 	e := holt.AsError(err)
 	return holt.Clip(e.Message, 400)
 }
 
-// requests answers the client's global requests, in their order.
+// requests answers the client's global requests, in order.
 func (c *conn) requests(reqs <-chan *ssh.Request) {
 	for q := range reqs {
 		ok, answer := false, []byte(nil)
@@ -85,7 +85,7 @@ func (c *conn) requests(reqs <-chan *ssh.Request) {
 
 func portKey(f forwardTCP) string { return net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))) }
 
-// listenPort has the computer listen for the client (ssh -R). It is always its loopback.
+// listenPort makes the computer listen for the client (ssh -R), always on its loopback.
 func (c *conn) listenPort(f forwardTCP) (ok bool, answer []byte) {
 	at := holt.SessionAddress{Host: "localhost", Port: int(f.Port), User: c.user}
 	l, err := c.listen(at)
@@ -104,7 +104,7 @@ func (c *conn) listenPort(f forwardTCP) (ok bool, answer []byte) {
 	return ok, answer
 }
 
-// listenSocket is listenPort at a unix socket.
+// listenSocket is listenPort for a unix socket.
 func (c *conn) listenSocket(f forwardSocket) bool {
 	l, err := c.listen(holt.SessionAddress{Socket: holt.OSString(f.Path), User: c.user})
 	return err == nil && c.relay(f.Path, l, func(string) (string, []byte) {
@@ -124,17 +124,18 @@ func (c *conn) listen(at holt.SessionAddress) (holt.SessionListener, error) {
 	return l, err
 }
 
-// full is the error of a connection that has as many listeners as it may.
+// full returns TooMany if the connection has mostForwards listeners.
 func (c *conn) full() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.listeners) >= mostForwards {
-		return holt.Errorf(holt.TooMany, "%d listeners are open on this connection; no more are allowed", mostForwards)
+		return holt.Errorf(holt.TooMany, "this connection has %d listeners, the maximum", mostForwards)
 	}
 	return nil
 }
 
-// relay opens a channel to the client for each connection to a listener, which is known by key, until that is closed.
+// relay opens a channel to the client for each connection to a listener, until the listener is closed. It stores the
+// listener by key; false: the key is in use.
 func (c *conn) relay(key string, l holt.SessionListener, open func(from string) (kind string, extra []byte)) bool {
 	c.mu.Lock()
 	_, taken := c.listeners[key]
@@ -157,7 +158,7 @@ func (c *conn) relay(key string, l holt.SessionListener, open func(from string) 
 	return true
 }
 
-// pass takes connections of a listener until it is closed.
+// pass accepts connections of a listener until it is closed.
 func (c *conn) pass(l holt.SessionListener, open func(from string) (kind string, extra []byte)) {
 	for {
 		far, from, err := l.Accept(c.ctx)
@@ -174,18 +175,18 @@ func (c *conn) pass(l holt.SessionListener, open func(from string) (kind string,
 			kind, extra := open(from)
 			ch, reqs, err := c.sc.OpenChannel(kind, extra)
 			if err != nil {
-				c.g.log.Debug("an SSH client does not take a connection", "ssh", c.id, "err", err)
+				c.g.log.Debug("SSH client refuses a forwarded connection", "ssh", c.id, "err", err)
 				far.Close()
 				return
 			}
 			stop := context.AfterFunc(c.ctx, func() { far.Close() })
 			defer stop()
-			carry(ch, reqs, far)
+			relayBytes(ch, reqs, far)
 		})
 	}
 }
 
-// unlisten ends a listener.
+// unlisten closes a listener.
 func (c *conn) unlisten(key string) bool {
 	c.mu.Lock()
 	l, ok := c.listeners[key]

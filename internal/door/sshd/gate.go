@@ -16,8 +16,9 @@ import (
 	"holt/internal/store/db"
 )
 
-// Computers is what the gate calls. In all of it ref is a name or an id, and from says who calls, for why-awake. A
-// paused or stopped computer is woken. What they return outlives ctx, and is a use of the computer until it is closed.
+// Computers are the computers, as the gate calls them. ref is a name or id, and from describes the caller, for
+// why-awake. Open, Dial and Listen wake the computer. Their results outlive ctx, and are uses of the computer until they
+// are closed.
 type Computers interface {
 	Get(ctx context.Context, ref string) (holt.Computer, error)
 	// Open runs a program for as long as the session is open.
@@ -26,18 +27,18 @@ type Computers interface {
 	Listen(ctx context.Context, ref string, at holt.SessionAddress, from string) (holt.SessionListener, error)
 }
 
-// Event is something that was done, or refused, at the gate.
+// Event is an action at the gate, or its refusal.
 type Event struct {
 	Connection string // id of the SSH connection, in the log as "ssh"
-	What       string // connect, refuse (its key or token), shell, exec, sftp, forward (to the computer), listen (in it), agent
-	From       string // the client's address; api: by the API's own connection
-	Who        string // id of the key or token, person
-	Computer   string // as the client named it
+	What       string // connect, refuse (of the key or token), shell, exec, sftp, forward (to the computer), listen (in it), agent
+	From       string // the client's address; api: by Connect
+	Who        string // id of the key or token, or person
+	Computer   string // as the client gave it
 	User       string // Linux user
 	Detail     string // the command, or the address
 	Started    time.Time
-	Err        error            // what became of it
-	End        *holt.SessionEnd // of shell, exec and sftp that came to their end
+	Err        error            // nil: success
+	End        *holt.SessionEnd // of shell, exec and sftp that have ended
 }
 
 // Options configure a [Gate].
@@ -47,11 +48,11 @@ type Options struct {
 	Tokens    *access.Tokens
 	Computers Computers
 	Log       *slog.Logger // nil: slog.Default()
-	// Record is told of each event at its end, with the caller in ctx, besides the log; nil: only the log is.
+	// Record gets each event at its end, with the caller in ctx, in addition to the log; nil: only the log.
 	Record func(ctx context.Context, e Event)
 }
 
-// Gate answers SSH clients.
+// Gate is the SSH server.
 type Gate struct {
 	opt     Options
 	log     *slog.Logger
@@ -67,12 +68,12 @@ type Gate struct {
 	conns, channels access.Counts
 
 	mu      sync.Mutex
-	address string // where it listens
+	address string // of the listener
 	open    map[net.Conn]struct{}
 	closed  bool
 }
 
-// Open returns a gate that does not listen yet. It makes the host key if there is none.
+// Open returns a gate. It makes the host key if there is none.
 func Open(opt Options) (*Gate, error) {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
@@ -88,10 +89,10 @@ func Open(opt Options) (*Gate, error) {
 	return g, nil
 }
 
-// Keys returns the keys by which people come in.
+// Keys returns the store of public keys.
 func (g *Gate) Keys() *Keys { return g.keys }
 
-// Serve answers who connects to l. It returns nil after Close.
+// Serve serves the clients of l. It returns nil after Close.
 func (g *Gate) Serve(l net.Listener) error {
 	g.mu.Lock()
 	closed := g.closed
@@ -108,7 +109,7 @@ func (g *Gate) Serve(l net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept SSH clients: %w", err)
-		case err != nil: // no descriptors, or a client that left at once
+		case err != nil: // no file descriptors, or a client that disconnected
 			g.log.Warn("accept an SSH client", "err", err)
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -129,14 +130,16 @@ func (g *Gate) Serve(l net.Listener) error {
 		}
 		go func() {
 			defer g.untrack(nc)
-			in := &seat{}
-			g.answer(nc, nc.RemoteAddr().String(), g.asking(g.ctx, in), in, left, nil)
+			in := &connSlot{}
+			g.answer(nc, nc.RemoteAddr().String(), g.authConfig(g.ctx, in), in, left, nil)
 		}()
 	}
 }
 
-// Connect returns a connection at whose other end is an SSH server, for a computer and whoever calls: the API has
-// authenticated them. The client's user name is that of the Linux user. TooMany.
+// Connect returns a connection to an SSH server for a computer and the actor of ctx, which the API has authenticated.
+// The client's user name is the Linux user.
+//
+// Errors: NotFound, Unauthenticated (the token has ended), TooMany, Unavailable (the gate is closed).
 func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	c, err := g.opt.Computers.Get(ctx, ref)
 	if err != nil {
@@ -154,7 +157,7 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 			who = g.ofToken(token, "api")
 		}
 	}
-	if ok || actor.Tenant != "" { // it may be another than the token's: see server.TenantHeader
+	if ok || actor.Tenant != "" { // a call can be for another tenant than the token's
 		who.actor = &actor
 	}
 	leave, err := g.conns.Enter(who.shares(mostConns, mostConnsOf)...)
@@ -179,12 +182,12 @@ func (g *Gate) Connect(ctx context.Context, ref string) (holt.PortConn, error) {
 	}
 	go func() {
 		defer g.untrack(far)
-		g.answer(far, "api", config, &seat{leave: leave}, func() bool { return false }, &c)
+		g.answer(far, "api", config, &connSlot{leave: leave}, func() bool { return false }, &c)
 	}()
 	return near, nil
 }
 
-// track remembers a connection until untrack, unless the gate is closed.
+// track adds a connection until untrack; false: the gate is closed.
 func (g *Gate) track(nc net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,16 +207,16 @@ func (g *Gate) untrack(nc net.Conn) {
 	g.work.Done()
 }
 
-// farewell is how long clients have to hear that the gate closes.
-const farewell = 2 * time.Second
+// closeGrace is how long clients have to read that the gate closes.
+const closeGrace = 2 * time.Second
 
-// Close ends all connections, and waits for what works for them.
+// Close ends all connections and waits for them.
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
 	g.end()
-	cut := time.AfterFunc(farewell, func() {
+	cut := time.AfterFunc(closeGrace, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for nc := range g.open {
@@ -225,10 +228,9 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// answer authenticates a client and serves it to its end, if it has a seat by then. left is called once it is authenticated,
-// or is not, and says whether the connection had to go for another. fixed is the computer that it comes for; nil: the one
-// that its user name names.
-func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *seat, left func() (gone bool), fixed *holt.Computer) {
+// answer authenticates a client and serves it, if it has a slot by then. It calls left after the authentication, which
+// reports whether the connection was closed to make room. fixed is the computer; nil: the one in the user name.
+func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *connSlot, left func() (gone bool), fixed *holt.Computer) {
 	defer left()
 	defer func() {
 		if in.leave != nil {
@@ -237,18 +239,18 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *se
 	}()
 	nc.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(g.ctx, func() { nc.Close() })
-	first := &greeted{Conn: nc}
+	first := &versionConn{Conn: nc}
 	sc, chans, reqs, err := ssh.NewServerConn(first, config)
 	if err != nil {
 		stop()
-		if !left() && fixed == nil && first.speaksSSH() { // it did not go for another
+		if !left() && fixed == nil && first.speaksSSH() { // not closed to make room
 			g.failures.failed(place(from))
 		}
 		var auth *ssh.ServerAuthError
 		if errors.As(err, &auth) {
 			g.record(g.ctx, Event{What: "refuse", From: from, Err: err, Started: g.now()})
 		}
-		g.log.Debug("an SSH client did not come in", "from", from, "err", err)
+		g.log.Debug("SSH handshake", "from", from, "err", err)
 		return
 	}
 	stop()
@@ -263,14 +265,14 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *se
 			return
 		}
 	} else {
-		at, _ := parseName(sc.User()) // it was admitted
+		at, _ := parseName(sc.User()) // admit has checked it
 		c.computer, c.user = at.computer, at.user
 	}
 	if who.key != nil {
 		g.keys.touch(g.ctx, *who.key)
 	}
 	if in.full != nil {
-		go ssh.DiscardRequests(reqs) // or its connection would wait for a reader, also when it is closed
+		go ssh.DiscardRequests(reqs) // otherwise the mux would block, even after Close
 		go func() {
 			for nc := range chans {
 				nc.Reject(ssh.ResourceShortage, plainError(in.full))
@@ -282,7 +284,7 @@ func (g *Gate) answer(nc net.Conn, from string, config *ssh.ServerConfig, in *se
 	c.serve(chans, reqs)
 }
 
-// record logs an event, and tells who wants to know.
+// record logs an event and calls Options.Record.
 func (g *Gate) record(ctx context.Context, e Event) {
 	attrs := []any{"ssh", e.Connection, "from", e.From, "who", e.Who, "computer", e.Computer, "user", e.User, "ms", g.now().Sub(e.Started).Milliseconds()}
 	switch {
@@ -291,7 +293,7 @@ func (g *Gate) record(ctx context.Context, e Event) {
 	case e.Err != nil:
 		attrs = append(attrs, "err", e.Err)
 	}
-	if e.What == "forward" || e.What == "listen" { // commands are not logged: they may hold secrets
+	if e.What == "forward" || e.What == "listen" { // commands are not logged: they can have secrets
 		attrs = append(attrs, "address", holt.Clip(e.Detail, 200))
 	}
 	g.log.Info("ssh "+e.What, attrs...)

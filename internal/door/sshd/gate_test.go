@@ -23,12 +23,12 @@ import (
 	"holt/internal/store/db"
 )
 
-// echoes are computers in which every command writes itself and then what it reads.
+// echoes fakes computers in which each command prints itself and then its input.
 type echoes struct {
 	mu     sync.Mutex
 	actors []holt.Actor // of sessions
 	specs  []holt.SessionSpec
-	of     map[string]string // whose the computers are that only one tenant has, by id
+	of     map[string]string // tenant of computers that only one tenant has, by id
 }
 
 func (e *echoes) Get(ctx context.Context, ref string) (holt.Computer, error) {
@@ -78,7 +78,7 @@ func (e *echo) Output(stdout, _ io.Writer) (holt.SessionEnd, error) {
 	return holt.SessionEnd{ExitCode: 5}, err
 }
 
-// door is a gate that listens, and its parts.
+// door is a listening gate and its parts.
 type door struct {
 	*Gate
 	t      *testing.T
@@ -116,7 +116,7 @@ func openDoor(t *testing.T) *door {
 	return o
 }
 
-// key makes a key that the gate takes.
+// key makes a key and adds it.
 func (o *door) key(ctx context.Context, spec holt.SSHKeySpec) (ssh.Signer, holt.SSHKey) {
 	o.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -140,7 +140,7 @@ func (o *door) dial(user string, auth ...ssh.AuthMethod) (*ssh.Client, error) {
 	return ssh.Dial("tcp", o.addr, &ssh.ClientConfig{User: user, Auth: auth, HostKeyCallback: ssh.FixedHostKey(o.hostKey.PublicKey()), Timeout: time.Minute})
 }
 
-// runs runs a command and returns what it wrote, and its error.
+// runs runs a command and returns its output.
 func runs(t *testing.T, c *ssh.Client, command, input string) (string, error) {
 	t.Helper()
 	s, err := c.NewSession()
@@ -155,7 +155,7 @@ func runs(t *testing.T, c *ssh.Client, command, input string) (string, error) {
 	return string(out) + errs.String(), err
 }
 
-// TestCallers: a key, a token and neither; each session has its caller's rights, and ends with them.
+// TestCallers: authentication by a key and by a token. Each session has its caller's rights, and ends with them.
 func TestCallers(t *testing.T) {
 	o := openDoor(t)
 	ctx := t.Context()
@@ -199,7 +199,7 @@ func TestCallers(t *testing.T) {
 		}
 	}
 	if _, err := o.dial("no/name", ssh.Password(secret)); err == nil {
-		t.Error("a name that cannot be is taken")
+		t.Error("an invalid name is accepted")
 	}
 	client, err := o.dial("bohr", ssh.PublicKeys(mine))
 	if err != nil {
@@ -212,7 +212,7 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestRightsEnd: what came by a key or a token ends when that is deleted, and so does a key when its token is.
+// TestRightsEnd: connections end when their key or token is deleted. A key ends with the token that added it.
 func TestRightsEnd(t *testing.T) {
 	o := openDoor(t)
 	ctx := t.Context()
@@ -261,12 +261,12 @@ func TestRightsEnd(t *testing.T) {
 	}
 	select {
 	case err := <-ended[""]:
-		t.Error("another's ended too:", err)
+		t.Error("the connection of another key ended:", err)
 	default:
 	}
 }
 
-// TestGuessing: an address that fails to authenticate again and again has to wait, and others do not.
+// TestGuessing: an address with many failed authentications must wait. Others are not affected.
 func TestGuessing(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	f := failures{now: func() time.Time { return now }}
@@ -280,7 +280,7 @@ func TestGuessing(t *testing.T) {
 		t.Fatal(f.of)
 	}
 	if now = now.Add(failEvery + 1); f.tooMany("10.0.0.1") {
-		t.Error("it waits for ever")
+		t.Error("the failures do not expire")
 	}
 	for i := range 3 * mostAddresses {
 		f.failed(net.IPv4(11, byte(i>>16), byte(i>>8), byte(i)).String())
@@ -304,7 +304,7 @@ func TestGuessing(t *testing.T) {
 		conn.Close()
 	}
 	if c, err := o.dial("einstein", ssh.PublicKeys(mine)); err != nil {
-		t.Error("who does not speak SSH counts:", err)
+		t.Error("a client that does not speak SSH counts as a failure:", err)
 	} else {
 		c.Close()
 	}
@@ -312,14 +312,15 @@ func TestGuessing(t *testing.T) {
 		o.failures.failed("127.0.0.1")
 	}
 	if _, err := o.dial("einstein", ssh.PublicKeys(mine)); err == nil {
-		t.Error("who has to wait comes in")
+		t.Error("an address that must wait is admitted")
 	}
 	if address := o.Host().Address; address != o.addr {
 		t.Error(address)
 	}
 }
 
-// TestHostileClients: floods of channels, requests and connections, garbage and silence are bounded, and others come in beside them.
+// TestHostileClients: floods of channels, requests and connections, garbage and silent clients are bounded, and other
+// clients can connect.
 func TestHostileClients(t *testing.T) {
 	o := openDoor(t)
 	mine, _ := o.key(t.Context(), holt.SSHKeySpec{})
@@ -397,12 +398,12 @@ func TestHostileClients(t *testing.T) {
 			}
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody comes in beside them: ", err)
+			t.Fatal("another client cannot connect: ", err)
 		}
 	}
 }
 
-// TestHostKey: it is made once, for its owner's eyes, and stays.
+// TestHostKey: the host key is made once, with mode 0600.
 func TestHostKey(t *testing.T) {
 	dir := t.TempDir()
 	first, err := openHostKey(dir)
@@ -411,7 +412,7 @@ func TestHostKey(t *testing.T) {
 	}
 	again, err := openHostKey(dir)
 	if err != nil || !bytes.Equal(first.PublicKey().Marshal(), again.PublicKey().Marshal()) {
-		t.Error("it is another:", err)
+		t.Error("the host key has changed:", err)
 	}
 	checkMode(t, filepath.Join(dir, hostKeyFile))
 	if other, err := openHostKey(t.TempDir()); err != nil || bytes.Equal(first.PublicKey().Marshal(), other.PublicKey().Marshal()) {

@@ -16,11 +16,11 @@ import (
 	"holt"
 )
 
-// hostKeyFile is the host key's name in the data directory: OpenSSH's format, readable by its owner only. Every client of
-// today takes ed25519, so it is the only one.
+// hostKeyFile is the host key in the data directory, in OpenSSH's format, 0600. All current clients support ed25519, so
+// there is no other.
 const hostKeyFile = "ssh_host_ed25519_key"
 
-// openHostKey reads the host key of a data directory, or makes it.
+// openHostKey reads the host key of a data directory, and makes it if there is none.
 func openHostKey(dir string) (ssh.Signer, error) {
 	path := filepath.Join(dir, hostKeyFile)
 	b, err := os.ReadFile(path)
@@ -33,12 +33,12 @@ func openHostKey(dir string) (ssh.Signer, error) {
 	signer, err := ssh.ParsePrivateKey(b)
 	if err != nil {
 		return nil, holt.Errorf(holt.Corrupt, "the SSH host key %s cannot be read: %w", path, err).
-			WithHint("put it back from a backup; or remove it, and clients are told of another host")
+			WithHint("restore it from a backup; or remove it: holt makes a new one, and clients warn that the host key has changed")
 	}
 	return signer, nil
 }
 
-// makeHostKey writes a new key so that it is there whole or not at all.
+// makeHostKey makes a key and writes it atomically.
 func makeHostKey(path string) ([]byte, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -64,7 +64,7 @@ func makeHostKey(path string) ([]byte, error) {
 	return b, err
 }
 
-// Host returns what clients need to know of the gate: its key, and where it listens.
+// Host returns the gate's host key and address, for clients.
 func (g *Gate) Host() holt.SSHHost {
 	key := g.hostKey.PublicKey()
 	g.mu.Lock()

@@ -38,13 +38,13 @@ const (
 	usedEvery   = time.Minute
 )
 
-// Keys are the public keys by which people come in.
+// Keys is the store of public keys.
 type Keys struct {
 	db  *db.DB
 	now func() time.Time
 
 	mu   sync.Mutex
-	held map[holt.SSHKeyID]map[*held]struct{} // connections that came by them
+	held map[holt.SSHKeyID]map[*held]struct{} // connections by key
 }
 
 type held struct{ end context.CancelCauseFunc }
@@ -52,18 +52,18 @@ type held struct{ end context.CancelCauseFunc }
 // NewKeys returns the keys of a control database with [Schema] and the tables of package access.
 func NewKeys(d *db.DB) *Keys { return &Keys{db: d, now: time.Now} }
 
-// parseKey reads a line of authorized_keys, and refuses what nobody should come by any more.
+// parseKey parses a line of authorized_keys. It refuses weak keys and options.
 func parseKey(line string) (key ssh.PublicKey, comment string, err error) {
 	key, comment, options, rest, err := ssh.ParseAuthorizedKey([]byte(line))
 	switch {
 	case strings.Contains(line, "PRIVATE KEY"):
-		return nil, "", holt.Errorf(holt.InvalidArgument, "this is a private key").WithHint("it stays with you: give the file that ends with .pub")
+		return nil, "", holt.Errorf(holt.InvalidArgument, "this is a private key").WithHint("keep it secret, and give the public key: the file that ends with .pub")
 	case err != nil:
-		return nil, "", holt.Errorf(holt.InvalidArgument, "this is no public key").WithHint("give one as ~/.ssh/id_ed25519.pub holds it; ssh-keygen -t ed25519 makes a pair")
+		return nil, "", holt.Errorf(holt.InvalidArgument, "invalid public key").WithHint("give the content of a file such as ~/.ssh/id_ed25519.pub; ssh-keygen -t ed25519 makes a key pair")
 	case len(options) > 0:
-		return nil, "", holt.Errorf(holt.InvalidArgument, "options of a key mean nothing here").WithHint("leave out what stands before %s", key.Type())
+		return nil, "", holt.Errorf(holt.InvalidArgument, "options of a key are not supported").WithHint("leave out everything before %s", key.Type())
 	case len(bytes.TrimSpace(rest)) > 0:
-		return nil, "", holt.Errorf(holt.InvalidArgument, "this is more than one key").WithHint("add them one by one")
+		return nil, "", holt.Errorf(holt.InvalidArgument, "there is more than one key").WithHint("add keys one at a time")
 	}
 	switch key.Type() {
 	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
@@ -72,12 +72,12 @@ func parseKey(line string) (key ssh.PublicKey, comment string, err error) {
 		if n := rsaBits(key); n >= leastRSA {
 			return key, comment, nil
 		}
-		return nil, "", holt.Errorf(holt.InvalidArgument, "an RSA key of less than %d bits is too weak", leastRSA).WithHint("ssh-keygen -t ed25519 makes a better one")
+		return nil, "", holt.Errorf(holt.InvalidArgument, "an RSA key of less than %d bits is too weak", leastRSA).WithHint("make another: ssh-keygen -t ed25519")
 	}
-	return nil, "", holt.Errorf(holt.InvalidArgument, "keys of type %s are not taken", key.Type()).WithHint("ssh-keygen -t ed25519 makes one that is")
+	return nil, "", holt.Errorf(holt.InvalidArgument, "keys of type %s are not supported", key.Type()).WithHint("make another: ssh-keygen -t ed25519")
 }
 
-// rsaBits is the length of an RSA key's modulus: the third string of its wire form.
+// rsaBits returns the length of an RSA key's modulus, the third string of its wire format.
 func rsaBits(key ssh.PublicKey) int {
 	var wire struct {
 		Name string
@@ -89,15 +89,15 @@ func rsaBits(key ssh.PublicKey) int {
 	return len(strings.TrimLeft(wire.N, "\x00")) * 8
 }
 
-// Add puts a key on record for who calls: a token's has its rights and ends with it. What other tenants have makes no
-// difference, nor can it be told.
+// Add stores a key for the caller. A key that a token adds has the token's rights and ends with it. The keys of other
+// tenants have no effect and are not revealed.
 //
 // Errors: InvalidArgument, AlreadyExists (in the tenant), TooMany.
 func (k *Keys) Add(ctx context.Context, spec holt.SSHKeySpec) (holt.SSHKey, error) {
 	return k.AddBound(ctx, spec, func(*db.Tx, string) error { return nil })
 }
 
-// AddBound is Add with bind called in the transaction that puts the key on record, with its id.
+// AddBound is Add, and calls bind with the key's id in the transaction that stores the key.
 func (k *Keys) AddBound(ctx context.Context, spec holt.SSHKeySpec, bind func(tx *db.Tx, id string) error) (holt.SSHKey, error) {
 	key, comment, err := parseKey(spec.Key)
 	if err != nil {
@@ -108,7 +108,7 @@ func (k *Keys) AddBound(ctx context.Context, spec holt.SSHKeySpec, bind func(tx 
 		AllowAgentForwarding: spec.AllowAgentForwarding, CreatedAt: time.Now().UTC(),
 	}
 	if len(one.Name) > mostKeyName || strings.ContainsFunc(one.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return holt.SSHKey{}, holt.Errorf(holt.InvalidArgument, "this cannot name a key").WithHint("say what it is for in 1 to %d printable characters", mostKeyName)
+		return holt.SSHKey{}, holt.Errorf(holt.InvalidArgument, "invalid name of a key").WithHint("a name has 1 to %d bytes of printable characters", mostKeyName)
 	}
 	if spec.Tenant != "" {
 		if one.Tenant, err = holt.ParseTenant(spec.Tenant); err != nil {
@@ -116,9 +116,9 @@ func (k *Keys) AddBound(ctx context.Context, spec holt.SSHKeySpec, bind func(tx 
 		}
 	}
 	in := holt.TenantOf(ctx)
-	if actor, ok := holt.ActorOf(ctx); ok || in != holt.DefaultTenant { // or a person calls for that tenant
+	if actor, ok := holt.ActorOf(ctx); ok || in != holt.DefaultTenant { // a token, or a person who calls for a tenant
 		if one.Tenant != "" && one.Tenant != in {
-			return holt.SSHKey{}, holt.Errorf(holt.Forbidden, "a key for another tenant is its own to add").WithHint("leave --tenant out")
+			return holt.SSHKey{}, holt.Errorf(holt.Forbidden, "only a person at the daemon's socket can add a key for another tenant").WithHint("leave --tenant out")
 		}
 		one.Tenant, one.Token = in, actor.Token
 	}
@@ -136,7 +136,7 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind fu
 		err := tx.Query(`SELECT (SELECT count(*) FROM ssh_key WHERE tenant = ?1), EXISTS (SELECT 1 FROM ssh_key WHERE blob = ?2 AND tenant = ?1)`, []any{one.Tenant, blob}, func(row *db.Row) error {
 			n = int(row.Int64(0))
 			if row.Int64(1) != 0 {
-				refused = holt.Errorf(holt.AlreadyExists, "the key %s is on record already", one.Fingerprint).WithHint("holt ssh-key list shows it, if it is yours")
+				refused = holt.Errorf(holt.AlreadyExists, "the key %s is on record already", one.Fingerprint).WithHint("holt ssh-key list shows it")
 			}
 			return nil
 		})
@@ -144,7 +144,7 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind fu
 			return err
 		}
 		if n >= mostKeys {
-			refused = holt.Errorf(holt.TooMany, "%d keys are on record; no more are allowed", n).WithHint("holt ssh-key delete removes one")
+			refused = holt.Errorf(holt.TooMany, "%d keys are on record, the maximum", n).WithHint("delete one first: holt ssh-key delete")
 			return nil
 		}
 		if err := bind(tx, string(one.ID)); err != nil {
@@ -159,13 +159,13 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind fu
 	return refused
 }
 
-// forget removes the keys by which nobody comes in any more: of tokens that were revoked, or have expired.
+// forget deletes the keys of tokens that are revoked or expired.
 func (k *Keys) forget(tx *db.Tx) error {
 	return tx.Exec(`DELETE FROM ssh_key WHERE token <> '' AND NOT EXISTS (SELECT 1 FROM token WHERE token.id = ssh_key.token AND (expires = 0 OR expires > ?))`, k.now().UnixNano())
 }
 
-// List returns the keys of who calls: a token, and a person who calls for another tenant, sees those of the tenant; the
-// person whose daemon it is sees all.
+// List returns the keys that the caller may see: a token, and a person who calls for a tenant, those of the tenant; a
+// person at the daemon's socket all.
 func (k *Keys) List(ctx context.Context) ([]holt.SSHKey, error) {
 	_, limited := holt.ActorOf(ctx)
 	limited = limited || holt.TenantOf(ctx) != holt.DefaultTenant
@@ -217,10 +217,10 @@ func (k *Keys) Get(ctx context.Context, id string) (holt.SSHKey, error) {
 }
 
 func noKey(ref string) error {
-	return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(ref, 64)).WithHint("holt ssh-key list shows those there are")
+	return holt.Errorf(holt.NotFound, "there is no SSH key %q", holt.Clip(ref, 64)).WithHint("holt ssh-key list shows all keys")
 }
 
-// Delete takes a key off the record, by its id, or a fingerprint or name that only one has. Connections that came by it end.
+// Delete deletes a key by id, or by a unique fingerprint or name. It ends the connections of the key.
 func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	all, err := k.List(ctx)
 	if err != nil {
@@ -241,7 +241,7 @@ func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 		return holt.SSHKey{}, noKey(ref)
 	case 1:
 	default:
-		return holt.SSHKey{}, holt.Errorf(holt.Conflict, "%d keys are called %q", len(found), holt.Clip(ref, 64)).WithHint("name it by its id, as %s", found[0].ID)
+		return holt.SSHKey{}, holt.Errorf(holt.Conflict, "%d keys have the name %q", len(found), holt.Clip(ref, 64)).WithHint("use the id, such as %s", found[0].ID)
 	}
 	err = k.db.WriteSync(ctx, func(tx *db.Tx) error { return tx.Exec(`DELETE FROM ssh_key WHERE id = ?`, found[0].ID) })
 	if err != nil {
@@ -250,18 +250,18 @@ func (k *Keys) Delete(ctx context.Context, ref string) (holt.SSHKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for h := range k.held[found[0].ID] {
-		h.end(holt.Errorf(holt.Unauthenticated, "the key was deleted").WithHint("come again with another"))
+		h.end(holt.Errorf(holt.Unauthenticated, "the key was deleted").WithHint("use another key"))
 	}
 	return found[0], nil
 }
 
-// find returns the records of a key, one of each tenant that has added it; the person's is first.
+// find returns the records of a key, one for each tenant that has added it. That of a person at the socket is first.
 func (k *Keys) find(ctx context.Context, key ssh.PublicKey) ([]holt.SSHKey, error) {
 	return k.list(ctx, `WHERE blob = ? ORDER BY tenant`, key.Marshal())
 }
 
-// hold returns a context for a connection that came by a key: it ends when the key is deleted. The connection's end calls
-// the function that is returned.
+// hold returns a context for a connection by a key, which ends when the key is deleted. The caller calls the returned
+// function at the end of the connection.
 func (k *Keys) hold(ctx context.Context, id holt.SSHKeyID) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	h := &held{end}
@@ -274,7 +274,7 @@ func (k *Keys) hold(ctx context.Context, id holt.SSHKeyID) (context.Context, con
 	}
 	k.held[id][h] = struct{}{}
 	k.mu.Unlock()
-	// It may have been deleted since it was looked for, before it was held.
+	// The key may have been deleted between find and hold.
 	if all, err := k.list(ctx, `WHERE id = ?`, id); err == nil && len(all) == 0 {
 		end(holt.Errorf(holt.Unauthenticated, "the key was deleted"))
 	}
@@ -288,13 +288,13 @@ func (k *Keys) hold(ctx context.Context, id holt.SSHKeyID) (context.Context, con
 	}
 }
 
-// touch keeps when a key was used last, as precisely as usedEvery.
+// touch records the last use of a key, with the precision usedEvery.
 func (k *Keys) touch(ctx context.Context, one holt.SSHKey) {
 	now := time.Now()
 	if one.LastUsedAt != nil && now.Sub(*one.LastUsedAt) < usedEvery {
 		return
 	}
-	// No reason to turn anybody away that this cannot be written: they may come to mend that.
+	// Errors are ignored: if the host's disk is full the caller must still get in to free space.
 	_ = k.db.Write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE ssh_key SET used = ? WHERE id = ?`, now.UnixNano(), one.ID)
 	})

@@ -13,7 +13,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// publicKey is the line of a key that nobody has.
+// publicKey returns the line of a new public key.
 func publicKey(t *testing.T) string {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -27,8 +27,8 @@ func publicKey(t *testing.T) string {
 	return string(ssh.MarshalAuthorizedKey(key))
 }
 
-// TestKeysOfGoneTokensMakeRoom: a tenant has as many keys as it may, of a token that then expires or is revoked. They are
-// not in the way of others, nor of themselves, and go when the next is added; those of tokens that go on stay.
+// TestKeysOfGoneTokensMakeRoom: the keys of an expired or revoked token do not count towards the limit, do not block the
+// same keys, and are deleted when the next key is added. Those of valid tokens are kept.
 func TestKeysOfGoneTokensMakeRoom(t *testing.T) {
 	o := openDoor(t)
 	keys, ctx := o.Keys(), t.Context()
@@ -88,6 +88,6 @@ func TestKeysOfGoneTokensMakeRoom(t *testing.T) {
 		}
 	}
 	if _, err := keys.Add(ctx, person); holt.CodeOf(err) != holt.AlreadyExists {
-		t.Error("the person's went:", err)
+		t.Error("the person's key is deleted:", err)
 	}
 }

@@ -8,53 +8,53 @@ import (
 )
 
 const (
-	handshakeTime = time.Minute // from a connection's first byte until it is authenticated
-	authTries     = 6           // in a connection, keys that are only offered included
+	handshakeTime = time.Minute // from the start of a connection until it is authenticated
+	authTries     = 6           // in a connection, including keys that are only offered
 	mostPending   = 64          // connections that are not authenticated, see pendings
 	mostPendingOf = 16          // of one address
-	mostConns     = 256         // authenticated connections; half of them of one tenant, and as many of the person besides
+	mostConns     = 256         // authenticated connections; half of that for one tenant, and half in addition for the person
 	mostConnsOf   = 64          // of one caller
-	mostChannels  = 256         // of all, likewise
+	mostChannels  = 256         // of all, with the same halves
 	mostOf        = 96          // of one caller
 	mostIn        = 64          // of one connection
 	mostForwards  = 16          // listeners of one connection
 
-	beat      = 30 * time.Second // between looks whether the client is there
-	silence   = 90 * time.Second // for an answer to that
+	beat      = 30 * time.Second // between keepalive requests
+	silence   = 90 * time.Second // for the answer to one
 	idleLimit = 30 * time.Minute // of a connection without channels and listeners
 
 	mostEnv      = 64       // variables of a session
 	mostEnvBytes = 32 << 10 // with their names
 
-	// An address may fail failBurst times, and then once in failEvery.
+	// An address may fail failBurst times, and then once every failEvery.
 	failBurst     = 20
 	failEvery     = 3 * time.Second
-	mostAddresses = 4096 // whose failures are remembered
+	mostAddresses = 4096 // with remembered failures
 )
 
-// seat is the place of a connection among all. It is taken while a client authenticates: after that it could not be told
-// why there is none.
-type seat struct {
+// connSlot is a connection's share of the limits. It is acquired during authentication, since the client can get a
+// message only until then.
+type connSlot struct {
 	tell  func(banner string) error
 	leave func()
 	full  error
 }
 
-// take takes the place for a caller, or tells the client why not.
-func (s *seat) take(g *Gate, who *caller) {
+// acquire acquires the slot for a caller, or sends the client the reason in a banner.
+func (s *connSlot) acquire(g *Gate, who *caller) {
 	if s.leave, s.full = g.conns.Enter(who.shares(mostConns, mostConnsOf)...); s.full != nil {
-		_ = s.tell("holt: " + plainError(s.full) + "\r\n") // who has gone need not hear it
+		_ = s.tell("holt: " + plainError(s.full) + "\r\n") // the client may have disconnected
 	}
 }
 
-// failures remembers which addresses have failed to authenticate of late.
+// failures limits failed authentications by address.
 type failures struct {
 	now func() time.Time
 	mu  sync.Mutex
-	of  map[string]time.Time // until when all that an address did is forgiven
+	of  map[string]time.Time // when the failures of an address expire
 }
 
-// tooMany says whether an address has to wait.
+// tooMany reports whether an address must wait.
 func (f *failures) tooMany(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *failures) failed(address string) {
 				delete(f.of, a)
 			}
 		}
-		if len(f.of) >= mostAddresses { // all of them are at it: the one that would be forgiven first is
+		if len(f.of) >= mostAddresses { // the failures that expire first are forgotten
 			var first string
 			for a, until := range f.of {
 				if first == "" || until.Before(f.of[first]) {
@@ -92,16 +92,16 @@ func (f *failures) failed(address string) {
 	f.of[address] = from.Add(failEvery)
 }
 
-// greeted is a connection whose first bytes are remembered. Who does not speak SSH tries no credential and costs nothing, and may
-// be a page of another site in the browser of somebody who does: that is no failure of the address.
-type greeted struct {
+// versionConn is a connection whose first bytes are remembered. A client that does not speak SSH does not count as a
+// failed authentication, since it can be a browser that a page of another site sends here.
+type versionConn struct {
 	net.Conn
-	first []byte // added to while versions are exchanged
+	first []byte // written during the exchange of versions
 }
 
 const greeting = "SSH-"
 
-func (c *greeted) Read(p []byte) (int, error) {
+func (c *versionConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if left := len(greeting) - len(c.first); left > 0 {
 		c.first = append(c.first, p[:min(n, left)]...)
@@ -109,10 +109,10 @@ func (c *greeted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// speaksSSH may be called when the exchange of versions is over: nothing is added to first after it.
-func (c *greeted) speaksSSH() bool { return string(c.first) == greeting }
+// speaksSSH must be called after the exchange of versions, when first is no longer written.
+func (c *versionConn) speaksSSH() bool { return string(c.first) == greeting }
 
-// place is what stands for an address where failures are counted: of IPv6 the network of a site.
+// place returns the key of an address for limits: the address, or a /64 of IPv6.
 func place(address string) string {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"holt"
 )
 
-// defaultUser is the Linux user that is meant when none is named.
+// defaultUser is the Linux user if the user name has none.
 const defaultUser = "agent"
 
 var linuxUser = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$`)
 
-// login is what a client's user name says.
+// login is a parsed user name.
 type login struct {
 	computer string // name or id
-	tenant   string // whose computer that is; "": it is not said
+	tenant   string // of the computer; "": not given
 	user     string // Linux user
 }
 
-// parseName reads the user name of a client: COMPUTER, COMPUTER.TENANT, and either with +LINUXUSER.
+// parseName parses the user name of a client: COMPUTER or COMPUTER.TENANT, and either with +LINUXUSER.
 func parseName(name string) (at login, err error) {
 	ref, user, named := strings.Cut(name, "+")
 	if !named {
@@ -40,10 +40,10 @@ func parseName(name string) (at login, err error) {
 	return login{ref, tenant, user}, err
 }
 
-// parseUser checks the name, or number, of a Linux user.
+// parseUser checks the name or number of a Linux user.
 func parseUser(user string) (string, error) {
 	if !linuxUser.MatchString(user) {
-		return "", holt.Errorf(holt.InvalidArgument, "%q is no user of a computer", holt.Clip(user, 40)).WithHint("as einstein+root@host, or einstein@host for agent")
+		return "", holt.Errorf(holt.InvalidArgument, "invalid Linux user %q", holt.Clip(user, 40)).WithHint("use a login such as einstein+root@host, or einstein@host for the user agent")
 	}
 	return user, nil
 }

@@ -50,7 +50,7 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
-// FuzzRequests: whatever the payloads of a session's requests are, they are taken within their bounds or refused.
+// FuzzRequests: payloads of a session's requests are accepted within their limits or refused.
 func FuzzRequests(f *testing.F) {
 	f.Add(ssh.Marshal(ptyRequest{"xterm", 80, 24, 0, 0, "\x03\x00\x00\x00\x7f\x00"}))
 	f.Add(ssh.Marshal(envRequest{"LANG", "C"}))
@@ -98,7 +98,7 @@ func TestSignalMessages(t *testing.T) {
 	}
 }
 
-// TestKeys: what is a key, whose it is, and what is refused with a word about it.
+// TestKeys: valid keys and their tenants, and errors of invalid ones.
 func TestKeys(t *testing.T) {
 	o := openDoor(t)
 	ctx := t.Context()

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// Payloads of requests and channels: RFC 4254, and OpenSSH's PROTOCOL. ssh.Unmarshal bounds each string by the packet,
-// which is at most 256 KiB, and refuses what is left over.
+// Payloads of requests and channels: RFC 4254, and OpenSSH's PROTOCOL. A packet has at most 256 KiB. ssh.Unmarshal
+// returns an error for excess bytes.
 
 type ptyRequest struct {
 	Term                      string
@@ -33,7 +33,7 @@ type exitSignal struct {
 	Text, Tag string
 }
 
-// directTCP opens a direct-tcpip and a forwarded-tcpip channel.
+// directTCP is the payload of direct-tcpip and forwarded-tcpip channels.
 type directTCP struct {
 	Host     string
 	Port     uint32
@@ -61,7 +61,7 @@ const mostTerm = 64 // bytes of a TERM
 
 var termName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`)
 
-// parsePTY reads a pty-req.
+// parsePTY parses a pty-req.
 func parsePTY(payload []byte) (*holt.SessionTerminal, error) {
 	var q ptyRequest
 	if err := ssh.Unmarshal(payload, &q); err != nil {
@@ -78,8 +78,8 @@ func sizeOf(cols, rows uint32) holt.TerminalSize {
 	return holt.TerminalSize{Rows: uint16(min(rows, holt.MostTerminalSize)), Cols: uint16(min(cols, holt.MostTerminalSize))}
 }
 
-// parseModes reads encoded terminal modes: an opcode and a u32 each, up to opcode 0 or one from 160 on, whose
-// arguments nobody knows.
+// parseModes parses encoded terminal modes: an opcode and a u32 each, up to opcode 0, or to one from 160 on, whose
+// arguments are undefined.
 func parseModes(s string) (modes []holt.TerminalMode) {
 	for len(s) >= 5 && s[0] != 0 && s[0] < holt.MostTerminalModes && len(modes) < holt.MostTerminalModes {
 		modes = append(modes, holt.TerminalMode{Op: s[0], Value: binary.BigEndian.Uint32([]byte(s[1:5]))})
@@ -90,13 +90,13 @@ func parseModes(s string) (modes []holt.TerminalMode) {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// environment is what a client sets for a session.
+// environment has the variables that a client sets for a session.
 type environment struct {
 	vars  map[holt.OSString]holt.OSString
 	bytes int
 }
 
-// set takes a variable of an env request, or says that it does not.
+// set adds the variable of an env request, or returns false.
 func (e *environment) set(payload []byte) bool {
 	var q envRequest
 	if err := ssh.Unmarshal(payload, &q); err != nil || !envName.MatchString(q.Name) || strings.Contains(q.Value, "\x00") || strings.HasPrefix(q.Name, "HOLT_") {
@@ -113,10 +113,10 @@ func (e *environment) set(payload []byte) bool {
 	return true
 }
 
-// standardSignals are those that RFC 4254 names; OpenSSH marks the others.
+// standardSignals are the signals of RFC 4254; others get OpenSSH's suffix.
 const standardSignals = " ABRT ALRM FPE HUP ILL INT KILL PIPE QUIT SEGV TERM USR1 USR2 "
 
-// signalMessage is a signal as an exit-signal names it.
+// signalMessage returns the name of a signal in an exit-signal.
 func signalMessage(name string) string {
 	name = strings.TrimPrefix(name, "SIG")
 	if !strings.Contains(standardSignals, " "+name+" ") {
@@ -125,7 +125,7 @@ func signalMessage(name string) string {
 	return name
 }
 
-// parseSignal reads a signal request: a name, without SIG.
+// parseSignal parses a signal request, whose name has no SIG.
 func parseSignal(payload []byte) (string, bool) {
 	var q textRequest
 	if err := ssh.Unmarshal(payload, &q); err != nil {

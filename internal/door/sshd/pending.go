@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// pendings are the connections that are not authenticated. The zero value is ready.
+// pendings is the set of connections that are not authenticated. The zero value is ready to use.
 type pendings struct {
 	mu  sync.Mutex
-	all []*pending // the one that waits for longest first
+	all []*pending // oldest first
 }
 
 type pending struct {
 	at   string // see place
 	site string // see site
 	conn io.Closer
-	gone bool // for another
+	gone bool // closed to make room for another
 }
 
-// enter counts a connection until left is called, which says whether it has gone for another; false: there are too many of
-// its address. Where there are too many of all, the one goes that waits for longest of the site with most: who opens many
-// keeps nobody out but their own.
+// enter adds a connection until left is called, which reports whether it was closed to make room. ok is false if there
+// are too many of its address. If there are too many in all, enter closes the oldest of the site with the most, so that a
+// site with many connections displaces only its own.
 func (p *pendings) enter(at string, conn io.Closer) (left func() (gone bool), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *pendings) enter(at string, conn io.Closer) (left func() (gone bool), ok
 	}, true
 }
 
-// site is what one owner of addresses is likely to have all of: of IPv6 a /48, of IPv4 a /24.
+// site returns the network that likely has one owner: a /48 of IPv6, a /24 of IPv4.
 func site(at string) string {
 	of, err := netip.ParsePrefix(at)
 	if ip, one := netip.ParseAddr(at); one == nil {

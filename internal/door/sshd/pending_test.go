@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// closed is a connection that is closed or not.
+// closed is a fake connection that records its close.
 type closed bool
 
 func (c *closed) Close() error { *c = true; return nil }
 
-// TestPending: who opens all connections that may be unauthenticated, from as many addresses as that takes, keeps nobody else out,
-// and nobody else's are closed for theirs.
+// TestPending: a site that opens the maximum of unauthenticated connections, from many addresses, does not affect the
+// connections of others.
 func TestPending(t *testing.T) {
 	for _, from := range []string{"198.51.100.%d", "2001:db8:1:%x::/64"} {
 		var p pendings

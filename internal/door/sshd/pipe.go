@@ -11,8 +11,8 @@ import (
 	"holt"
 )
 
-// duplexPipe returns both ends of a connection within this process: a socket pair, since what is written to it must not
-// wait for a reader (an SSH handshake is two that write first).
+// duplexPipe returns both ends of a connection within this process. It is a socket pair, which buffers writes: in an SSH
+// handshake both sides write first.
 func duplexPipe() (near holt.PortConn, far net.Conn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -36,7 +36,7 @@ func duplexPipe() (near holt.PortConn, far net.Conn, err error) {
 	return pipeEnd{ends[0].(*net.UnixConn)}, ends[1], nil
 }
 
-// pipeEnd is the near end. That the far one was closed is an end, however it was.
+// pipeEnd is the near end. It returns io.EOF also if the far end was closed with unread data.
 type pipeEnd struct{ *net.UnixConn }
 
 func (p pipeEnd) Read(b []byte) (int, error) {

@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// wakeNews is how long a computer may take to wake before somebody at a terminal is told.
-	wakeNews = time.Second
+	// wakeNotice is the time after which a user at a terminal gets a message that the computer wakes.
+	wakeNotice = time.Second
 	// controlTime bounds a resize or a signal.
 	controlTime = 5 * time.Second
-	// exitFault is the exit status of what could not be run, or broke: ssh's own.
+	// exitFault is the exit status if the program could not run or the connection broke, as of ssh itself.
 	exitFault = 255
 )
 
-// sessionChannel is a channel on which a client runs one program.
+// sessionChannel is a session channel, which runs one program.
 type sessionChannel struct {
 	c  *conn
 	ch ssh.Channel
 
 	spec    holt.SessionSpec
 	env     environment
-	refused bool // it asked for an agent, and may not have one
-	agent   bool // its agent is to be reached from the computer
+	refused bool // agent forwarding was requested and is not permitted
+	agent   bool // agent forwarding is on
 	started bool
-	program func() // what is to run once it has been told that it will; nil: nothing
+	program func() // runs after the reply to its request; nil: none
 
-	control chan func(context.Context, holt.Session) // resizes and signals, in their order
+	control chan func(context.Context, holt.Session) // resizes and signals, in order
 
 	mu   sync.Mutex
-	size *holt.TerminalSize // the newest, that the program does not know of; nil: none
+	size *holt.TerminalSize // the newest, not yet sent to the program; nil: none
 }
 
 // session serves a session channel.
@@ -56,17 +56,17 @@ func (c *conn) session(nc ssh.NewChannel) {
 		if q.WantReply {
 			q.Reply(ok, nil)
 		}
-		if s.program != nil { // not before: it may end, and close the channel, at once
+		if s.program != nil { // after the reply, since the program can end and close the channel at once
 			running.Go(s.program)
 			s.program = nil
 		}
 	}
-	cancel() // the client has closed it
+	cancel() // the client has closed the channel
 	running.Wait()
 	ch.Close()
 }
 
-// request heeds one of the client's requests. It waits for nothing.
+// request handles a request of the client. It must not block.
 func (s *sessionChannel) request(ctx context.Context, q *ssh.Request) bool {
 	switch q.Type {
 	case "env":
@@ -89,15 +89,15 @@ func (s *sessionChannel) request(ctx context.Context, q *ssh.Request) bool {
 	case "shell", "exec", "subsystem":
 		return !s.started && s.begin(ctx, q)
 	}
-	return false // x11-req, break, and what nobody knows
+	return false // x11-req, break, and unknown requests
 }
 
-// do has something done with the program, once there is one.
+// do queues an action on the program, which runs once the program does.
 func (s *sessionChannel) do(what func(context.Context, holt.Session)) bool {
 	select {
 	case s.control <- what:
 		return true
-	default: // a client that sends more than its computer takes
+	default: // the client sends faster than the computer accepts
 		return false
 	}
 }
@@ -112,7 +112,7 @@ func (s *sessionChannel) resize(payload []byte) bool {
 	waits := s.size != nil
 	s.size = &size
 	s.mu.Unlock()
-	if waits { // for the one that came before, which will find this
+	if waits { // the queued resize takes the newest size
 		return true
 	}
 	ok := s.do(func(ctx context.Context, far holt.Session) {
@@ -135,7 +135,7 @@ func (s *sessionChannel) newSize() *holt.TerminalSize {
 	return size
 }
 
-// begin reads what is to be run.
+// begin parses the request for a program.
 func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request) bool {
 	what, command := q.Type, ""
 	if what != "shell" {
@@ -157,7 +157,7 @@ func (s *sessionChannel) begin(ctx context.Context, q *ssh.Request) bool {
 	return true
 }
 
-// variables are what a session's environment has besides what the client sets, as sshd has it.
+// variables returns a session's environment: the client's variables, and those that OpenSSH's sshd sets.
 func (c *conn) variables(set map[holt.OSString]holt.OSString) map[holt.OSString]holt.OSString {
 	all := map[holt.OSString]holt.OSString{}
 	maps.Copy(all, set)
@@ -171,7 +171,7 @@ func (c *conn) variables(set map[holt.OSString]holt.OSString) map[holt.OSString]
 	return all
 }
 
-// run runs the program and tells the client how it ended.
+// run runs the program and sends its exit status to the client.
 func (s *sessionChannel) run(ctx context.Context, e Event) {
 	end, err := s.runProgram(ctx)
 	if err == nil {
@@ -196,7 +196,7 @@ func (s *sessionChannel) exit(end holt.SessionEnd) {
 	s.ch.SendRequest("exit-status", false, ssh.Marshal(exitStatus{uint32(end.ExitCode)}))
 }
 
-// say tells the client of an error, as the command line does.
+// say writes an error to the client in the form of the command line.
 func (s *sessionChannel) say(err error) {
 	e := holt.AsError(err)
 	s.tell("holt: " + printable(e.Message))
@@ -205,7 +205,7 @@ func (s *sessionChannel) say(err error) {
 	}
 }
 
-// printable keeps what a guest or a caller chose from controlling a terminal.
+// printable replaces control characters, so that a guest or caller cannot control the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -226,9 +226,9 @@ func (s *sessionChannel) tell(line string) {
 
 func (s *sessionChannel) runProgram(ctx context.Context) (end holt.SessionEnd, err error) {
 	if s.refused && !s.spec.SFTP {
-		s.tell("holt: this SSH agent is not forwarded: " + s.notGranted())
+		s.tell("holt: the SSH agent is not forwarded: " + s.notGranted())
 	}
-	told := s.news(ctx)
+	told := s.announceWake(ctx)
 	defer told()
 	if s.agent {
 		l, err := s.forwardAgent(ctx)
@@ -248,8 +248,8 @@ func (s *sessionChannel) runProgram(ctx context.Context) (end holt.SessionEnd, e
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer close(over)
-	helpers.Go(func() { s.heed(over, far) })
-	go func() { // it ends when the channel is closed, which is after this
+	helpers.Go(func() { s.runControl(over, far) })
+	go func() { // ends when the channel is closed, after this function
 		if _, err := io.Copy(struct{ io.Writer }{far}, struct{ io.Reader }{s.ch}); err == nil {
 			far.CloseWrite()
 		}
@@ -258,7 +258,7 @@ func (s *sessionChannel) runProgram(ctx context.Context) (end holt.SessionEnd, e
 	return end, cut(ctx, err)
 }
 
-// cut is the error of what the end of ctx has ended.
+// cut returns the cause of the end of ctx, if that has ended the program, otherwise err.
 func cut(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -267,26 +267,27 @@ func cut(ctx context.Context, err error) error {
 	if errors.As(context.Cause(ctx), &why) {
 		return why
 	}
-	return holt.Errorf(holt.Unavailable, "the connection ends: the daemon is ending").WithHint("connect again when it is back; what is to go on: holt terminal attach")
+	return holt.Errorf(holt.Unavailable, "the connection ends: the daemon is ending").WithHint("connect again when it is back; holt terminal keeps programs running")
 }
 
-// news tells somebody at a terminal that the computer wakes, if that takes long. It returns what ends it.
-func (s *sessionChannel) news(ctx context.Context) func() {
+// announceWake writes to a terminal that the computer wakes, if that takes longer than wakeNotice. It returns a function
+// that cancels it.
+func (s *sessionChannel) announceWake(ctx context.Context) func() {
 	if s.spec.Terminal == nil {
 		return func() {}
 	}
-	look, cancel := context.WithTimeout(ctx, wakeNews)
+	look, cancel := context.WithTimeout(ctx, wakeNotice)
 	c, err := s.c.g.opt.Computers.Get(look, s.c.computer)
 	cancel()
 	if err != nil || c.State == holt.ComputerRunning {
 		return func() {}
 	}
-	told := time.AfterFunc(wakeNews, func() { s.tell("holt: " + c.Name + " is " + string(c.State) + "; it is woken …") })
+	told := time.AfterFunc(wakeNotice, func() { s.tell("holt: " + c.Name + " is " + string(c.State) + "; waking it …") })
 	return func() { told.Stop() }
 }
 
-// heed resizes and signals the program until it is over.
-func (s *sessionChannel) heed(over <-chan struct{}, far holt.Session) {
+// runControl runs queued actions until the program ends.
+func (s *sessionChannel) runControl(over <-chan struct{}, far holt.Session) {
 	for {
 		select {
 		case <-over:
@@ -299,12 +300,12 @@ func (s *sessionChannel) heed(over <-chan struct{}, far holt.Session) {
 	}
 }
 
-// notGranted says why an agent is not forwarded.
+// notGranted returns why an agent is not forwarded.
 func (s *sessionChannel) notGranted() string {
 	if s.c.who.key != nil {
-		return "its key was added without --allow-agent-forwarding"
+		return "the key was added without --allow-agent-forwarding"
 	}
-	return "only keys that were added with --allow-agent-forwarding may do that"
+	return "only keys that were added with --allow-agent-forwarding permit it"
 }
 
 // forwardAgent makes the client's SSH agent reachable in the computer, for its Linux user, and returns the listener's key.
@@ -315,7 +316,7 @@ func (s *sessionChannel) forwardAgent(ctx context.Context) (string, error) {
 	}
 	path := l.Address().Socket
 	if !s.c.relay(string(path), l, func(string) (string, []byte) { return "auth-agent@openssh.com", nil }) {
-		return "", holt.Errorf(holt.Conflict, "the computer gives the same socket twice")
+		return "", holt.Errorf(holt.Conflict, "the computer returned the same agent socket twice")
 	}
 	s.spec.Env["SSH_AUTH_SOCK"] = path
 	return string(path), nil

@@ -14,7 +14,7 @@ import (
 	"holt/internal/access"
 )
 
-// robot is a token of a tenant, as a password.
+// robot returns a token of a tenant as a password.
 func (o *door) robot(tenant string) ssh.AuthMethod {
 	o.t.Helper()
 	_, secret, err := o.tokens.CreateFor(o.t.Context(), tenant, "robot", 0)
@@ -24,7 +24,7 @@ func (o *door) robot(tenant string) ssh.AuthMethod {
 	return ssh.Password(secret)
 }
 
-// fill has a tenant hold all that it can of what is counted, with as many tokens as that takes, once what it had has ended.
+// fill takes all of a tenant's share of a limit, with as many tokens as needed, after its earlier use has ended.
 func (o *door) fill(c *access.Counts, tenant string, all, each int) {
 	o.t.Helper()
 	had := func() int { return c.Open(" of the tenant " + tenant) }
@@ -45,7 +45,7 @@ func (o *door) fill(c *access.Counts, tenant string, all, each int) {
 	}
 }
 
-// comes says that somebody comes in and is served.
+// comes checks that a client can connect and run a command.
 func (o *door) comes(who string, auth ssh.AuthMethod) {
 	o.t.Helper()
 	banner, c, err := o.tells("einstein", auth)
@@ -59,7 +59,7 @@ func (o *door) comes(who string, auth ssh.AuthMethod) {
 	}
 }
 
-// api is the person at the socket, or who calls for a tenant there.
+// api connects as the person at the socket, or for a tenant.
 func (o *door) api(tenant string) (*ssh.Client, error) {
 	nc, err := o.Connect(holt.WithActor(o.t.Context(), holt.Actor{Tenant: tenant}), "einstein")
 	if err != nil {
@@ -72,8 +72,8 @@ func (o *door) api(tenant string) (*ssh.Client, error) {
 	return ssh.NewClient(sc, chans, reqs), nil
 }
 
-// TestConnectionsOfATenant: a tenant has half of all connections however many tokens it makes, hears why it has no more, and
-// keeps out neither other tenants nor, were there nothing left, the person; who has a bound, too.
+// TestConnectionsOfATenant: a tenant has at most half of all connections, with any number of tokens, and gets the reason.
+// It affects neither other tenants nor the person, who has a separate limit.
 func TestConnectionsOfATenant(t *testing.T) {
 	o := openDoor(t)
 	heard := make(chan error, 8)
@@ -121,7 +121,7 @@ func TestConnectionsOfATenant(t *testing.T) {
 	}
 }
 
-// TestChannelsOfATenant: likewise.
+// TestChannelsOfATenant: the same for channels.
 func TestChannelsOfATenant(t *testing.T) {
 	o := openDoor(t)
 	opened := 0

@@ -12,7 +12,7 @@ import (
 	"holt"
 )
 
-// tells dials and returns what the gate says before it lets anybody in.
+// tells dials and returns the gate's banner.
 func (o *door) tells(user string, auth ssh.AuthMethod) (banner string, c *ssh.Client, err error) {
 	c, err = ssh.Dial("tcp", o.addr, &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{auth}, HostKeyCallback: ssh.FixedHostKey(o.hostKey.PublicKey()),
 		BannerCallback: func(said string) error { banner += said; return nil }})
@@ -22,7 +22,7 @@ func (o *door) tells(user string, auth ssh.AuthMethod) (banner string, c *ssh.Cl
 	return banner, c, err
 }
 
-// as is whose session is begun by a user name.
+// as returns the actor of a session with a user name.
 func (o *door) as(user string, auth ssh.AuthMethod) holt.Actor {
 	o.t.Helper()
 	banner, c, err := o.tells(user, auth)
@@ -37,7 +37,7 @@ func (o *door) as(user string, auth ssh.AuthMethod) holt.Actor {
 	return o.there.actors[len(o.there.actors)-1]
 }
 
-// claimed is a key that says to be another.
+// claimed is a key pair that offers another public key.
 type claimed struct {
 	ssh.Signer
 	public ssh.PublicKey
@@ -45,9 +45,8 @@ type claimed struct {
 
 func (c claimed) PublicKey() ssh.PublicKey { return c.public }
 
-// TestKeyOfSeveralTenants: a key that is on record in one tenant can be added in another, which tells nothing of the
-// first; who has it is led into neither's computer by a name that both could have, but by the tenant's name or the computer's
-// id; and who has not hears nothing of all that.
+// TestKeyOfSeveralTenants: a key of one tenant can be added in another, which reveals nothing about the first. Its owner
+// must give the tenant or the computer's id. A client without the private key gets no information.
 func TestKeyOfSeveralTenants(t *testing.T) {
 	o := openDoor(t)
 	ctx := t.Context()
@@ -62,7 +61,7 @@ func TestKeyOfSeveralTenants(t *testing.T) {
 	}
 	second, err := o.Keys().Add(holt.WithActor(ctx, token.Actor()), holt.SSHKeySpec{Key: line})
 	if err != nil {
-		t.Fatal("another tenant's record is in the way:", err)
+		t.Fatal("another tenant's record blocks the key:", err)
 	}
 	if _, err := o.Keys().Add(holt.WithActor(ctx, token.Actor()), holt.SSHKeySpec{Key: line}); holt.CodeOf(err) != holt.AlreadyExists {
 		t.Error("twice in one tenant:", err)
@@ -106,7 +105,7 @@ func TestKeyOfSeveralTenants(t *testing.T) {
 		t.Error("a fingerprint of two records:", err)
 	}
 
-	// The person whose daemon it is goes where they went, whoever adds their key.
+	// For the person nothing changes if a tenant adds the person's key.
 	if _, err := o.Keys().Add(ctx, holt.SSHKeySpec{Key: line}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func TestKeyOfSeveralTenants(t *testing.T) {
 		}
 	}
 
-	// What came by one record ends with it, and with that alone.
+	// A connection by one record ends only with that record.
 	_, goes, err := o.tells("einstein.team-a", auth)
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +129,6 @@ func TestKeyOfSeveralTenants(t *testing.T) {
 	}
 	_ = goes.Wait() // however it was cut
 	if out, _ := runs(t, stays, "still", ""); out != "still" {
-		t.Errorf("the other tenant's ended, too: %q", out)
+		t.Errorf("the other tenant's connection ended: %q", out)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What every machine sees: the same in each, so that a fork keeps its address.
+// Addresses of the network, the same for every machine, so that a fork keeps its address.
 var (
 	Guest    = netip.MustParseAddr("10.0.2.15")
 	Gateway  = netip.MustParseAddr("10.0.2.2")
@@ -16,8 +16,8 @@ var (
 	inner    = netip.MustParsePrefix("10.0.2.0/24")
 )
 
-// notPublic are the networks of IANA's special-purpose registry (RFC 6890 and what updates it) that
-// are not globally reachable, with multicast and what is reserved: private ones, shared (carriers'),
+// notPublic are the networks of IANA's special-purpose registry (RFC 6890 and updates) that
+// are not globally reachable, multicast, and reserved networks: private, shared (carriers'),
 // loopback, link-local with the clouds' metadata address, documentation, benchmarks.
 var notPublic = parsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
@@ -26,7 +26,7 @@ var notPublic = parsePrefixes(
 	"168.63.129.16/32", // Azure's metadata and control, which looks public
 )
 
-// never are networks that no policy opens: what is this host, its loopback, everybody, and nobody.
+// never are networks that no policy can allow: "this host", loopback, multicast and reserved.
 var (
 	loopback = netip.MustParsePrefix("127.0.0.0/8")
 	never    = parsePrefixes("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")
@@ -43,17 +43,18 @@ func within(ip netip.Addr, nets []netip.Prefix) bool {
 	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// hostAddresses are the host's own, which may be public: what listens there trusts who is on the host.
+// hostAddresses caches the host's own addresses. Even public ones are refused, since services of the host may trust
+// local connections.
 type hostAddresses struct {
 	mu   sync.Mutex
 	read time.Time
 	own  []netip.Prefix
 }
 
-// hostFresh is for how long they are believed.
+// hostFresh is the lifetime of the cache.
 const hostFresh = 2 * time.Second
 
-// contain tells whether an address is the host's. If it cannot be known, it is.
+// contain reports whether an address is the host's, and true if that cannot be determined.
 func (h *hostAddresses) contain(ip netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCALater: a stack that begins without a CA gets one when its computer has its first secret, and tells of it; what
-// else is asked of holt.internal goes to who answers there.
+// TestCALater: a stack without a CA gets one with the computer's first secret, and serves its certificate at
+// holt.internal. Other paths go to the handler.
 func TestCALater(t *testing.T) {
 	s, err := New(Options{Upstreams: []string{"127.0.0.1:1"}, Internal: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })})
 	if err != nil {
@@ -34,14 +34,14 @@ func TestCALater(t *testing.T) {
 	if err := s.SetCA(ca); err != nil {
 		t.Fatal(err)
 	}
-	first := s.minter.Load()
+	first := s.issuer.Load()
 	if code, said := ask("/ca.pem"); code != http.StatusOK || said != string(certificate) {
 		t.Errorf("ca.pem: %d %s", code, said)
 	}
 	if code, _ := ask("/v1/self"); code != http.StatusTeapot {
 		t.Errorf("the rest: %d", code)
 	}
-	if err := s.SetCA(ca); err != nil || s.minter.Load() != first {
+	if err := s.SetCA(ca); err != nil || s.issuer.Load() != first {
 		t.Errorf("the same CA again: %v", err)
 	}
 	leaf, err := first.of("api.test")
@@ -49,6 +49,6 @@ func TestCALater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.SetCA(*leaf); err == nil {
-		t.Error("a certificate of a host is taken for a CA's")
+		t.Error("a certificate of a host is accepted as a CA")
 	}
 }

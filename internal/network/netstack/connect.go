@@ -18,14 +18,14 @@ import (
 
 const copyBuffer = 16 << 10
 
-// half is a side of a connection.
+// half is one side of a relayed connection.
 type half interface {
 	net.Conn
 	CloseWrite() error
 	abort() // ends it with a reset
 }
 
-// inside is a connection of the guest's.
+// inside is a connection from the guest.
 type inside struct {
 	*gonet.TCPConn
 	ep    tcpip.Endpoint
@@ -40,8 +40,8 @@ func (i *inside) Close() error {
 	return err
 }
 
-// connect meets a connection of the guest. One to elsewhere is opened from here first, and only then
-// does the guest have it: where nobody listens it is refused there as well.
+// connect handles a connection of the guest. It first opens the connection to outside, and then accepts the guest's, so
+// that the guest sees a refused connection if outside refuses it.
 func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
 	if !s.flows.enter(inward) {
@@ -58,7 +58,7 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	}
 	out, err := s.open(s.ctx, to, "", nil)
 	if err != nil {
-		// Who does not answer there does not answer here: the guest's own kernel gives up when it wants to.
+		// If outside does not answer, the guest gets no answer either, and its kernel times out.
 		r.Complete(!silent(err))
 		leave()
 		return
@@ -71,7 +71,7 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	s.carry(in, out)
 }
 
-// accept lets the guest have its connection.
+// accept accepts the guest's connection.
 func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
@@ -89,7 +89,7 @@ func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 	return &inside{TCPConn: gonet.NewTCPConn(&queue, ep), ep: ep, leave: leave}
 }
 
-// keep has a guest that was reset, and knows nothing of a connection, end it.
+// keep enables TCP keepalive, which ends connections that a reset guest no longer has.
 func (s *Stack) keep(ep tcpip.Endpoint) {
 	idle, interval := tcpip.KeepaliveIdleOption(s.idle), tcpip.KeepaliveIntervalOption(s.idle/4)
 	ep.SetSockOpt(&idle)
@@ -98,8 +98,8 @@ func (s *Stack) keep(ep tcpip.Endpoint) {
 	ep.SocketOptions().SetKeepAlive(true)
 }
 
-// carry carries bytes both ways until both have ended, and closes both. A side that ends in
-// a reset ends the other so. Where an address counts only for its names, what the guest says first is heard.
+// carry copies bytes both ways until both have ended, and closes both. It passes on a reset of either side. If
+// the address may be reached only by name it checks the first bytes of the guest.
 func (s *Stack) carry(in half, out *outside) {
 	f := out.flow
 	f.onReset(in.abort)
@@ -111,20 +111,20 @@ func (s *Stack) carry(in half, out *outside) {
 		end()
 		return
 	}
-	quiet := func() { out.SetReadDeadline(time.Unix(1, 0)); back.Wait() } // ends pass, and nothing else
-	heard, said := hear(in)
+	quiet := func() { out.SetReadDeadline(time.Unix(1, 0)); back.Wait() } // ends pass without a reset
+	heard, said := sniff(in)
 	switch {
-	case said.speech == spokenHTTP && !out.answered.Load():
+	case said.protocol == protoHTTP && !out.answered.Load():
 		quiet()
 		s.transparent(&replay{half: in, first: heard}, out)
 		return
-	case said.speech == other, said.speech == spokenTLS && s.mayBe(f, said.name):
+	case said.protocol == other, said.protocol == protoTLS && s.mayBe(f, said.name):
 		if _, err := out.Write(heard); err == nil {
 			pass(out, in, f)
 		} else {
 			f.reset()
 		}
-	case said.speech == spokenTLS:
+	case said.protocol == protoTLS:
 		s.count.refuse(cmp.Or(said.name, s.destination(f.to)))
 		quiet()
 		in.Write(accessDenied)
@@ -136,13 +136,13 @@ func (s *Stack) carry(in half, out *outside) {
 	end()
 }
 
-// mayBe tells whether the guest may mean a name by a flow, and notes that it does.
+// mayBe records the name that the guest uses for a flow, and reports whether the policy permits it.
 func (s *Stack) mayBe(f *flow, name string) bool {
 	f.says(name)
 	return name != "" && s.allows(f)
 }
 
-// pass carries bytes one way. When they have ended the other way has to go on, or end.
+// pass copies bytes one way. At their end it closes the writing side only.
 func pass(to, from half, f *flow) {
 	b := make([]byte, copyBuffer)
 	for {
@@ -161,7 +161,7 @@ func pass(to, from half, f *flow) {
 			}
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return // somebody else goes on
+			return // another goroutine takes over
 		default:
 			f.reset()
 			return

@@ -11,10 +11,10 @@ import (
 	"holt"
 )
 
-// maxDestinations are counted each for itself; the others all together.
+// maxDestinations is the number of destinations with their own counter; the others share one.
 const maxDestinations = 512
 
-// counter is what went to and from one destination.
+// counter is the traffic of one destination.
 type counter struct {
 	sent, received, opened, open, refused atomic.Int64
 }
@@ -24,7 +24,7 @@ type counters struct {
 	all map[string]*counter
 }
 
-// opens counts a flow to a destination, which stays counted for itself until the flow is closed.
+// opens counts a flow to a destination. The destination keeps its own counter until the flow is closed.
 func (c *counters) opens(destination string) *counter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,10 +34,10 @@ func (c *counters) opens(destination string) *counter {
 	return one
 }
 
-// questions is the destination of questions for names, which the host's resolvers were asked.
+// questions is the destination of DNS queries to the host's resolvers.
 const questions = "dns"
 
-// asks counts a question, and the bytes of its messages: a name carries data as well as a connection does.
+// asks counts a DNS query and its bytes, since names can carry data too.
 func (c *counters) asks(sent, received int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *counters) refuse(destination string) {
 	c.of(destination).refused.Add(1)
 }
 
-// of is the counter of a destination. If there are too many, that to which least went joins the others
-// (""): a guest that asks for a thousand names hides no traffic by it.
+// of returns the counter of a destination. If there are too many, the one with the least traffic is added to the
+// shared counter (""), so that a guest cannot hide traffic by asking for thousands of names.
 func (c *counters) of(destination string) *counter {
 	if c.all == nil {
 		c.all = map[string]*counter{"": {}}
@@ -70,7 +70,7 @@ func (c *counters) of(destination string) *counter {
 	return c.all[destination]
 }
 
-// join adds the least of the counters to the others'.
+// join adds the counter with the least traffic to the shared one.
 func (c *counters) join() bool {
 	least, name := (*counter)(nil), ""
 	for n, one := range c.all {
@@ -92,7 +92,7 @@ func (c *counters) join() bool {
 
 func (c *counter) bytes() int64 { return c.sent.Load() + c.received.Load() }
 
-// destination is what a user calls an address: the name that the guest asked for, or itself.
+// destination returns the name of an address for users: the name that the guest resolved, or the address.
 func (s *Stack) destination(to netip.AddrPort) string {
 	switch names := s.names.of(to.Addr()); {
 	case to.Addr() == Gateway:
@@ -103,7 +103,7 @@ func (s *Stack) destination(to netip.AddrPort) string {
 	return to.Addr().String()
 }
 
-// Traffic returns what went where, in the order of names.
+// Traffic returns the traffic by destination, sorted by name.
 func (s *Stack) Traffic() []holt.Traffic {
 	s.count.mu.Lock()
 	defer s.count.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Stack) Traffic() []holt.Traffic {
 	return out
 }
 
-// atomicTime is a snapshot that several set.
+// atomicTime is a time that several goroutines set.
 type atomicTime struct{ ns atomic.Int64 }
 
 func (a *atomicTime) now()           { a.ns.Store(time.Now().UnixNano()) }

@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	datagramIdle = 2 * time.Minute  // RFC 4787, REQ-5: a mapping lives for at least that
-	questionIdle = 20 * time.Second // to a well-known port it may end before (ibid., b): questions for names
+	datagramIdle = 2 * time.Minute  // minimum lifetime of a mapping (RFC 4787, REQ-5)
+	questionIdle = 20 * time.Second // the same for well-known ports (ibid., b), such as that of DNS
 	maxDatagram  = 64 << 10
 
-	manyDatagrams = maxFlows - maxFlows/8 // flows, from which on the stillest give way
+	manyDatagrams = maxFlows - maxFlows/8 // from this number of flows on the longest idle is ended for a new one
 )
 
-// datagramBuffers are taken while a datagram passes, not while one is waited for.
+// datagramBuffers are used while a datagram is copied, not while waiting for one.
 var datagramBuffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 
-// forwards gives a forwarder the datagrams that may pass; of the others the guest hears that they are prohibited (ICMP).
+// forwards passes permitted datagrams to a forwarder, and answers others with an ICMP error.
 func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *stack.PacketBuffer) bool {
 	return func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 		to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-		if to.Port() == 0 || !s.mayReach(s.newFlow(to, nil)) || s.quic(to) { // 0 would stand for any port
+		if to.Port() == 0 || !s.mayReach(s.newFlow(to, nil)) || s.quic(to) { // allows treats 0 as any port
 			s.count.refuse(s.destination(to))
 			if inner.Contains(to.Addr()) {
-				return false // nobody listens here
+				return false // the stack answers port unreachable
 			}
 			s.tellLimited(prohibited, packetOf(pkt))
 			return true
@@ -49,13 +49,13 @@ func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *s
 	}
 }
 
-// quic tells whether datagrams would be HTTP/3 to an address that counts only for its names: the name is
-// said in secret there. Whoever speaks it goes on to TCP when nobody is there.
+// quic reports whether datagrams could be HTTP/3 to an address that may be reached only by name. The name in QUIC is
+// encrypted, so it is refused, and clients fall back to TCP.
 func (s *Stack) quic(to netip.AddrPort) bool {
 	return (to.Port() == 443 || to.Port() == 80) && s.byName(to)
 }
 
-// datagram begins an exchange of datagrams. It is called for the first, on the link's goroutine.
+// datagram starts a flow of datagrams. It is called for its first datagram, on the link's goroutine.
 func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
 	f := s.newFlow(to, nil)
@@ -66,7 +66,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 		s.flows.endOldest()
 	}
 	if !s.flows.enter(datagrams) {
-		return // lost, as datagrams are: it takes a snapshot to end so many
+		return // the datagram is lost: the ended flow has not freed its place yet
 	}
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
@@ -79,11 +79,11 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	go func() {
 		defer s.flows.leave(datagrams)
 		defer ep.Close()
-		s.exchange(f, &heap{s: s, ep: ep, queue: &queue, from: from})
+		s.exchange(f, &guestSocket{s: s, ep: ep, queue: &queue, from: from})
 	}()
 }
 
-// endOldest ends the exchange that has been still for longest.
+// endOldest ends the flow of datagrams that has been idle longest.
 func (f *flows) endOldest() {
 	all := slices.DeleteFunc(f.list(), func(one *flow) bool { return one.last.ns.Load() == 0 || one.hasEnded() })
 	if len(all) > 0 {
@@ -91,7 +91,7 @@ func (f *flows) endOldest() {
 	}
 }
 
-func (s *Stack) exchange(f *flow, in *heap) {
+func (s *Stack) exchange(f *flow, in *guestSocket) {
 	out, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(placeOf(f.to)))
 	if err != nil {
 		return
@@ -101,7 +101,7 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	if err != nil {
 		return
 	}
-	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // if that fails the guest hears of no errors
+	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // if it fails the guest gets no ICMP errors
 	in.raw = raw
 	f.count = s.count.opens(s.destination(f.to))
 	defer f.count.open.Add(-1)
@@ -124,18 +124,18 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	back.Wait()
 }
 
-// heap is the guest's side of an exchange: what it has sent.
-type heap struct {
+// guestSocket is the guest's side of a flow of datagrams.
+type guestSocket struct {
 	s     *Stack
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
-	from  uint16          // its port
-	raw   syscall.RawConn // out
-	ttl   uint8           // that out sends with; 0: the host's own
+	from  uint16          // the guest's port
+	raw   syscall.RawConn // the socket to outside
+	ttl   uint8           // its time to live; 0: the host's default
 }
 
-// relay sends on what the guest sends, until the exchange ends or has been still for long enough.
-func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Duration) {
+// relay forwards the guest's datagrams until the flow ends or is idle.
+func (h *guestSocket) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Duration) {
 	entry, ready := waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventErr | waiter.EventHUp)
 	h.queue.EventRegister(&entry)
 	defer h.queue.EventUnregister(&entry)
@@ -158,8 +158,8 @@ func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Dur
 	}
 }
 
-// one sends one datagram on, if there is one.
-func (h *heap) one(out net.Conn, f *flow) bool {
+// one forwards one datagram, if there is one.
+func (h *guestSocket) one(out net.Conn, f *flow) bool {
 	b := datagramBuffers.Get().(*[maxDatagram]byte)
 	defer datagramBuffers.Put(b)
 	w := tcpip.SliceWriter(b[:])
@@ -176,7 +176,7 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 		h.live(got.ControlMessages.TTL - 1)
 	}
 	n, failed := out.Write(b[:got.Count])
-	if failed != nil && !f.hasEnded() { // it may be the error of a former one, which is reported once
+	if failed != nil && !f.hasEnded() { // the error may be that of an earlier datagram, which is reported once
 		n, failed = out.Write(b[:got.Count])
 	}
 	if failed == nil {
@@ -185,8 +185,8 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 	return true
 }
 
-// live has what is sent on from now on live for so many hops, so that it is known which routers it passes.
-func (h *heap) live(hops uint8) {
+// live sets the time to live of further datagrams, for traceroute.
+func (h *guestSocket) live(hops uint8) {
 	if h.ttl == hops {
 		return
 	}
@@ -197,8 +197,8 @@ func (h *heap) live(hops uint8) {
 	})
 }
 
-// receiveDatagrams gives the guest what comes for it, and errors of routers and of who is there.
-func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
+// receiveDatagrams passes datagrams and ICMP errors from outside to the guest.
+func receiveDatagrams(from syscall.RawConn, to *guestSocket, f *flow) {
 	for failures := 0; failures < mostFailures; {
 		err := from.Read(func(fd uintptr) bool {
 			b := datagramBuffers.Get().(*[maxDatagram]byte)
@@ -229,7 +229,7 @@ func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
 	}
 }
 
-func (h *heap) give(b []byte, f *flow) {
+func (h *guestSocket) give(b []byte, f *flow) {
 	if n, err := h.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{}); err == nil {
 		f.count.received.Add(n)
 	}

@@ -14,16 +14,15 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// A ping of the guest's is sent by an ICMP socket of the host that needs no privilege, if the host has any (icmp(7),
-// ping_group_range), and what comes back is given to the guest: the answer, or the error of a router. Nothing is answered
-// in another's name.
+// Pings of the guest are sent from an unprivileged ICMP socket of the host, if the host permits these (icmp(7),
+// ping_group_range). Answers, and errors of routers, are returned to the guest.
 
 const (
 	echoIdle  = 30 * time.Second
-	echoesOut = 64 // of one exchange, whose packets are remembered for errors about them
+	echoesOut = 64 // packets of an exchange that are remembered, for errors about them
 )
 
-// echoes are the exchanges of pings that go on.
+// echoes is the set of open exchanges of pings.
 type echoes struct {
 	mu  sync.Mutex
 	set map[echoKey]*echo
@@ -45,7 +44,7 @@ type echo struct {
 	sent [echoesOut][]byte // headers of the guest's packets, by the sequence number
 }
 
-// echo sends a ping on, if the policy lets any port of the address be reached.
+// echo forwards a ping, if the policy permits any port of the address.
 func (s *Stack) echo(ip header.IPv4, h header.ICMPv4) {
 	key := echoKey{addrOf(ip.DestinationAddress()), h.Ident()}
 	f := s.newFlow(netip.AddrPortFrom(key.to, 0), nil)
@@ -72,7 +71,7 @@ func (s *Stack) echo(ip header.IPv4, h header.ICMPv4) {
 	e.send(s, ip, h)
 }
 
-// refusedBy is what the gateway says if the host does not send a ping.
+// refusedBy returns the gateway's error for a ping that the host cannot send.
 func refusedBy(err error) icmpError {
 	switch {
 	case errors.Is(err, unix.ENETUNREACH):
@@ -83,7 +82,7 @@ func refusedBy(err error) icmpError {
 	return prohibited
 }
 
-// beginEcho opens a socket for an exchange and takes what comes until that has been still for long enough.
+// beginEcho opens a socket for an exchange and starts to receive, until the exchange is idle for echoIdle.
 func (s *Stack) beginEcho(key echoKey, f *flow) (*echo, error) {
 	if s.flows.taken(datagrams) >= manyDatagrams {
 		s.flows.endOldest()
@@ -125,14 +124,14 @@ func (s *Stack) beginEcho(key echoKey, f *flow) (*echo, error) {
 	return e, nil
 }
 
-// pingSocket is an ICMP socket to an address, which needs no privilege.
+// pingSocket returns an unprivileged ICMP socket to an address.
 func pingSocket(to netip.Addr) (net.PacketConn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_ICMP)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	file := os.NewFile(uintptr(fd), "ping")
-	defer file.Close() // FilePacketConn has its own
+	defer file.Close() // FilePacketConn duplicates it
 	err = unix.Connect(fd, &unix.SockaddrInet4{Addr: to.As4()})
 	if err == nil {
 		err = wantErrors(fd)
@@ -146,7 +145,7 @@ func pingSocket(to netip.Addr) (net.PacketConn, error) {
 	return net.FilePacketConn(file)
 }
 
-// send sends a ping. The kernel puts in the socket's own id, by which answers find it.
+// send sends a ping. The kernel replaces the id by the socket's.
 func (e *echo) send(s *Stack, ip header.IPv4, h header.ICMPv4) {
 	e.lasts()
 	e.mu.Lock()
@@ -179,13 +178,13 @@ func (e *echo) send(s *Stack, ip header.IPv4, h header.ICMPv4) {
 	}
 }
 
-// lasts says that the exchange is not still.
+// lasts records that the exchange is active.
 func (e *echo) lasts() {
 	e.flow.last.now()
 	e.idle.Reset(echoIdle)
 }
 
-// sendOn sends on a connected socket, also if an error of what was sent before is reported first.
+// sendOn sends on a connected socket. It retries once, since an error of an earlier packet may be reported first.
 func sendOn(fd int, b []byte) error {
 	err := unix.Sendto(fd, b, unix.MSG_DONTWAIT, nil)
 	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EMSGSIZE) {
@@ -194,7 +193,7 @@ func sendOn(fd int, b []byte) error {
 	return err
 }
 
-// receive gives the guest what comes, until the exchange ends.
+// receive passes answers and errors to the guest until the exchange ends.
 func (e *echo) receive(s *Stack) {
 	for failures := 0; failures < mostFailures; {
 		err := e.raw.Read(func(fd uintptr) bool {
@@ -227,7 +226,7 @@ func (e *echo) receive(s *Stack) {
 	}
 }
 
-// answered gives the guest an answer, with its own id.
+// answered passes an answer to the guest, with the guest's id.
 func (e *echo) answered(s *Stack, message []byte, ttl uint8) {
 	h := header.ICMPv4(message)
 	if len(h) < header.ICMPv4MinimumSize || h.Type() != header.ICMPv4EchoReply {
@@ -238,7 +237,7 @@ func (e *echo) answered(s *Stack, message []byte, ttl uint8) {
 	s.deliver(e.key.to, ttl, message)
 }
 
-// failed gives the guest an error about a ping.
+// failed passes an error about a ping to the guest.
 func (e *echo) failed(s *Stack, said icmpError, about []byte) {
 	if len(about) < header.ICMPv4MinimumSize {
 		return
@@ -252,7 +251,7 @@ func (e *echo) failed(s *Stack, said icmpError, about []byte) {
 	}
 }
 
-// ttlOf is the time to live that a packet came with.
+// ttlOf returns the time to live of a received packet.
 func ttlOf(oob []byte) uint8 {
 	all, _ := unix.ParseSocketControlMessage(oob)
 	for _, one := range all {

@@ -18,13 +18,13 @@ import (
 	"holt"
 )
 
-// Addresses of the internet whose packets a router of it has: it loses those that may go no further, and knows no way to the other.
+// Addresses behind a router of the internet: it drops packets whose time to live ends, and has no route to the second.
 const (
 	routed     = "151.101.9.9"
 	unroutable = "151.101.9.10"
 )
 
-// pings lets the host send pings, to whom there are routes.
+// pings adds routes for pings, and permits the host to send them.
 func (w *world) pings(groups string) {
 	w.t.Helper()
 	w.pingGroups(groups)
@@ -37,7 +37,7 @@ func (w *world) pings(groups string) {
 	})
 }
 
-// pingGroups says which groups of the host may ping.
+// pingGroups sets the groups of the host that may ping.
 func (w *world) pingGroups(groups string) {
 	w.t.Helper()
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(groups), 0); err != nil {
@@ -45,7 +45,7 @@ func (w *world) pingGroups(groups string) {
 	}
 }
 
-// heard is an ICMP message that came to a machine.
+// heard is an ICMP message that a machine received.
 type heard struct {
 	kind, code byte
 	from       string
@@ -113,8 +113,8 @@ func sendAndHear(protocol int, to string, message []byte, ttl int, options []fun
 	}
 }
 
-// TestPing: a ping is answered by who is pinged, where the policy lets it through, with what was sent; each error is the router's that
-// found it; and what the policy refuses is prohibited at once.
+// TestPing: a permitted ping gets the answer of its destination. ICMP errors come from the router that sent them. Refused
+// pings get the error prohibited at once.
 func TestPing(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -165,7 +165,7 @@ func TestPing(t *testing.T) {
 		}
 	}
 	if w.leaks.Load() != 0 {
-		t.Error("somebody forbidden was reached")
+		t.Error("a forbidden address was reached")
 	}
 	var pinged, refused int64
 	for _, one := range s.Traffic() {
@@ -177,14 +177,14 @@ func TestPing(t *testing.T) {
 	if pinged == 0 || refused != 4 {
 		t.Errorf("%d bytes of pings are counted, and %d refusals: %+v", pinged, refused, s.Traffic())
 	}
-	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressOff}) // and an exchange that goes on ends
+	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressOff}) // ends the open exchange
 	if h, err := m.ping(public[0], 0x4242, 100, nil, 64); err != nil || h.kind != unreachable || h.code != 13 {
 		t.Errorf("after the policy is off: %v, %v", h, err)
 	}
 }
 
-// TestPingPolicy: a ping passes where some port of the address is allowed, by name or by network; and where the host lets nobody
-// ping it is prohibited, too, and not left without an answer.
+// TestPingPolicy: a ping is permitted if any port of the address is allowed, by name or by network. If the host does not
+// permit pings they get the error prohibited.
 func TestPingPolicy(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -224,7 +224,7 @@ func TestPingPolicy(t *testing.T) {
 	}
 }
 
-// TestOtherProtocols: what is not carried is prohibited, and errors and what is for many are not answered.
+// TestOtherProtocols: unsupported protocols get the error prohibited. ICMP errors and multicast get no answer.
 func TestOtherProtocols(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -243,7 +243,7 @@ func TestOtherProtocols(t *testing.T) {
 		{to: "255.255.255.255", protocol: 1, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}},
 		{to: public[0], protocol: 1, payload: append([]byte{3, 1, 0, 0, 0, 0, 0, 0}, make([]byte, 28)...)},
 		{to: public[0], protocol: 1, payload: []byte{0, 0, 0xff, 0xff, 0, 0, 0, 0}},
-		{to: public[0], protocol: 1, payload: []byte{8, 0, 1, 2, 0, 0, 0, 0}}, // not its checksum
+		{to: public[0], protocol: 1, payload: []byte{8, 0, 1, 2, 0, 0, 0, 0}}, // wrong checksum
 		{to: public[0], protocol: 1, payload: []byte{8, 0, 0xf7}},
 		{to: public[0], protocol: 1, fragment: 100, payload: []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}},
 	} {
@@ -259,8 +259,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestTrueDatagrams: what is said of a datagram is said by whom it met: a router where it may go no further, who is there if no one
-// listens, and the gateway if the policy refuses it.
+// TestTrueDatagrams: errors about a datagram come from their source: a router if the time to live ends, the destination
+// if no program listens, and the gateway if the policy refuses it.
 func TestTrueDatagrams(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -294,7 +294,7 @@ func TestTrueDatagrams(t *testing.T) {
 	}
 }
 
-// datagramError sends a datagram from here and returns the error that comes back for it.
+// datagramError sends a datagram and returns the ICMP error about it.
 func datagramError(to string, ttl uint8) (e icmpError, failed error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

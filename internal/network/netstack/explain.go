@@ -8,10 +8,10 @@ import (
 	"holt"
 )
 
-// notPermitted is the reason of a status: of an answer to CONNECT most clients show nothing else.
+// notPermitted is a reason phrase: most clients show only that of an answer to CONNECT.
 const notPermitted = "Not allowed by this computer's network policy"
 
-// explainTunnel tells a guest why there is no tunnel for it.
+// explainTunnel answers a refused CONNECT.
 func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *refusal
 	if !errors.As(err, &refused) && !errors.Is(err, errNotAllowed) {
@@ -29,5 +29,5 @@ func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
 		http.StatusForbidden, notPermitted, len(body), body)
 }
 
-// said is an error in the body of an answer.
+// said returns the body of an answer with an error.
 func said(err error) string { return fmt.Sprintf("holt: %s\n", holt.Clip(err.Error(), 600)) }

@@ -16,7 +16,7 @@ import (
 	"holt"
 )
 
-// TestFlood: connections, datagrams and questions without end take bounded memory, and then it goes on as before.
+// TestFlood: endless connections, datagrams and DNS queries take bounded memory, and the stack works afterwards.
 func TestFlood(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -28,7 +28,7 @@ func TestFlood(t *testing.T) {
 	}
 	s := w.stack(open, Options{})
 	m := w.machine(s)
-	going := goesOn(t, m, w.machine(w.stack(open, Options{})))
+	going := watchBystanders(t, m, w.machine(w.stack(open, Options{})))
 	before := held()
 	began := time.Now()
 	opened, refused := m.floodStreams(conns)
@@ -69,7 +69,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// held is what the heap and the stacks hold, in MiB.
+// held returns the memory of heap and stacks, MiB.
 func held() int {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -77,7 +77,7 @@ func held() int {
 	return int((m.HeapAlloc + m.StackInuse) >> 20)
 }
 
-// floodStreams opens connections, and writes to the first much of which nothing is read back.
+// floodStreams opens connections, and writes much to the first without reading.
 func (m *machine) floodStreams(n int) (opened []net.Conn, refused int) {
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -110,7 +110,7 @@ func (m *machine) floodStreams(n int) (opened []net.Conn, refused int) {
 	return opened, refused
 }
 
-// floodDatagrams sends each from a port of its own, no faster than the link takes them; most is how many flows were open.
+// floodDatagrams sends datagrams from different ports, as fast as the link accepts. most is the maximum of open flows.
 func (m *machine) floodDatagrams(s *Stack, n int) (sent, most int) {
 	m.in(func() {
 		for sent < n {
@@ -166,7 +166,7 @@ func (m *machine) floodQuestions(n int) int {
 	return int(answered.Load())
 }
 
-// TestCounters: many destinations hide no traffic, and no figure is lost.
+// TestCounters: many destinations do not hide traffic, and the sums are right.
 func TestCounters(t *testing.T) {
 	var c counters
 	c.opens("busy").sent.Add(1 << 20)

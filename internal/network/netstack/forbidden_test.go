@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestForbiddenBySomething: each range that is not public has addresses beside the host which nothing but that
-// range keeps from a guest: without it they are reached. So the tests that try them see it when one is lost.
+// TestForbiddenBySomething: each range of notPublic has test addresses that only that range forbids, so that the tests
+// notice if a range is removed.
 func TestForbiddenBySomething(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {

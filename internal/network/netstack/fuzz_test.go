@@ -33,7 +33,7 @@ func fuzzed(f *testing.F, allow ...string) *Stack {
 	return s
 }
 
-// FuzzFrames: whatever comes on the link, the stack lives, and what it takes is the guest's.
+// FuzzFrames: no frame crashes the stack, and it accepts only frames from the guest's address.
 func FuzzFrames(f *testing.F) {
 	s := fuzzed(f)
 	ip := func(p rawIP) []byte {
@@ -58,7 +58,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0, 0, 0x50, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		receive(bytes.NewReader(b), s.link, s.neighbourly())
+		receive(bytes.NewReader(b), s.link, s.learning())
 		s.link.Drain()
 		if admitted(b) && (len(b) < 34 || b[12] != 8) {
 			t.Errorf("%x was admitted", b)
@@ -66,7 +66,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// FuzzQuestion: whatever is asked, there is an answer that can be sent, and no name that is not allowed is asked elsewhere.
+// FuzzQuestion: every query gets a valid answer, and names that are not allowed are not queried upstream.
 func FuzzQuestion(f *testing.F) {
 	s := fuzzed(f)
 	for _, name := range []string{"example.com.", "holt.internal.", ".", "a..b.", "db.corp.", "1.0-31.168.192.in-addr.arpa.", "com."} {
@@ -93,7 +93,7 @@ func FuzzQuestion(f *testing.F) {
 	})
 }
 
-// FuzzAnswer: whatever an upstream says, a guest is told no address that it may not reach.
+// FuzzAnswer: no answer of an upstream gives the guest an address that it may not reach.
 func FuzzAnswer(f *testing.F) {
 	s := fuzzed(f, "*.example", "10.1.0.0/16")
 	for _, records := range [][]string{{"A 93.184.216.34"}, {"A 169.254.169.254", "A 1.1.1.1"}, {"CNAME b.example.", "A 10.2.0.1"}, {"AAAA ::1", "HTTPS 1 . ipv4hint=127.0.0.1", "TXT x"}, {"SRV 0 0 389 dc1.corp.", "PTR db.lan.", "NAPTR 1 1 \"\" \"\" \"\" x.home.arpa."}} {
@@ -116,7 +116,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		q.SetQuestion("a.example.", dns.TypeA)
-		out := s.resolver.sift(q, a, "a.example")
+		out := s.resolver.filter(q, a, "a.example")
 		if len(out.Ns)+len(out.Extra) > 1 {
 			t.Errorf("more than answers: %v", out)
 		}
@@ -125,19 +125,19 @@ func FuzzAnswer(f *testing.F) {
 			case *dns.A:
 				ip, _ := netip.AddrFromSlice(rr.A.To4())
 				if !s.mayReach(s.newFlow(netip.AddrPortFrom(ip, 443), nil)) {
-					t.Errorf("%v is told", rr)
+					t.Errorf("%v is visible", rr)
 				}
 			case *dns.CNAME, *dns.DNAME: // lead to an address
 			default:
-				if !slices.Contains(told, rr.Header().Rrtype) || !s.mayTell(s.policy.Load(), rr) {
-					t.Errorf("%v is told", rr)
+				if !slices.Contains(visibleTypes, rr.Header().Rrtype) || !s.mayTell(s.policy.Load(), rr) {
+					t.Errorf("%v is visible", rr)
 				}
 			}
 		}
 	})
 }
 
-// heardByTLS is the name that Go's own server finds in what a client says, if it accepts it.
+// heardByTLS returns the SNI that Go's server finds in a ClientHello, if it accepts it.
 func heardByTLS(b []byte) (name string, ok bool) {
 	tls.Server(overBytes{Reader: bytes.NewReader(b)}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		name, ok = h.ServerName, true
@@ -154,7 +154,7 @@ type overBytes struct {
 func (o overBytes) Read(b []byte) (int, error)  { return o.Reader.Read(b) }
 func (o overBytes) Write(b []byte) (int, error) { return len(b), nil }
 
-// hello is what a client of Go says first.
+// hello returns a ClientHello of Go's client.
 func hello(name string) []byte {
 	near, far := net.Pipe()
 	defer near.Close()
@@ -167,8 +167,7 @@ func hello(name string) []byte {
 	return b[:n]
 }
 
-// FuzzHello: what is said first is understood the same whatever came with it, and a name of TLS is the one
-// that a server finds.
+// FuzzHello: the parsed greeting does not depend on how much was read, and its SNI is the one that a server finds.
 func FuzzHello(f *testing.F) {
 	for _, one := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "SSH-2.0-x\r\n", "PRI * HTTP/2.0\r\n\r\n", "\r\n\r\nFETCH /", "\x80\x2e\x01\x03\x01", "0032git-upload-pack /a\x00"} {
 		f.Add([]byte(one))
@@ -178,17 +177,17 @@ func FuzzHello(f *testing.F) {
 	f.Add(hello(""))
 	f.Add(append([]byte{22, 3, 1, 0, 1, 1, 22, 3, 1, whole[3], whole[4] - 1}, whole[6:]...)) // in two records
 	f.Fuzz(func(t *testing.T, b []byte) {
-		said := understand(b)
+		said := parseGreeting(b)
 		if len(b) > 0 {
-			if before := understand(b[:len(b)-1]); before.speech != unsure && before != said {
+			if before := parseGreeting(b[:len(b)-1]); before.protocol != undecided && before != said {
 				t.Errorf("%v became %v", before, said)
 			}
 		}
 		if name, ok := heardByTLS(b); ok {
 			want, valid := canonical(name)
 			switch {
-			case said.speech == broken || said.speech == unsure && len(b) > maxHello:
-			case said.speech != spokenTLS:
+			case said.protocol == malformed || said.protocol == undecided && len(b) > maxHello:
+			case said.protocol != protoTLS:
 				t.Errorf("a server hears %q, and we %v", name, said)
 			case valid && said.name != want, !valid && said.name != "":
 				t.Errorf("a server hears %q, and we %q", name, said.name)
@@ -197,7 +196,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzPolicy: what is taken as a policy opens neither the loopback nor what it does not name.
+// FuzzPolicy: a valid policy permits neither the loopback nor destinations without an entry.
 func FuzzPolicy(f *testing.F) {
 	for _, one := range []string{"example.com", "*.example.com:443", "10.0.0.0/8", "0.0.0.0/0:80", "host.holt.internal:8080", "127.0.0.1", "::1", "192.0.2.1:"} {
 		f.Add(one)

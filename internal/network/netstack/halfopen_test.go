@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// beside is what goes on while a guest floods its network: a connection that it had before, and another computer.
-type beside struct {
+// bystanders checks, during a flood of a guest, an older connection of the guest and another computer.
+type bystanders struct {
 	over    chan struct{}
 	work    sync.WaitGroup
 	trips   atomic.Int64
 	longest atomic.Int64 // ns
 }
 
-// goesOn echoes through a connection of each machine's, and through new ones of the last, until it is ended.
-func goesOn(t *testing.T, flooding, other *machine) *beside {
+// watchBystanders echoes through a connection of each machine, and through new ones of the other, until end is called.
+func watchBystanders(t *testing.T, flooding, other *machine) *bystanders {
 	t.Helper()
-	b := &beside{over: make(chan struct{})}
+	b := &bystanders{over: make(chan struct{})}
 	trips := []func() error{func() error { return other.echoWithin(10*time.Second, "tcp", "93.184.216.34:7") }}
 	for _, m := range []*machine{flooding, other} {
 		c, err := m.dial(t.Context(), "tcp", "93.184.216.35:7")
@@ -41,7 +41,7 @@ func goesOn(t *testing.T, flooding, other *machine) *beside {
 			for {
 				began := time.Now()
 				if err := trip(); err != nil {
-					t.Errorf("beside the flood, %d: %v", n, err)
+					t.Errorf("during the flood, %d: %v", n, err)
 					return
 				}
 				b.trips.Add(1)
@@ -59,14 +59,14 @@ func goesOn(t *testing.T, flooding, other *machine) *beside {
 	return b
 }
 
-func (b *beside) end() string {
+func (b *bystanders) end() string {
 	close(b.over)
 	b.work.Wait()
-	return fmt.Sprintf("%d echoes beside it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
+	return fmt.Sprintf("%d echoes during it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
 }
 
-// TestFloodHalfOpen: a guest without a kernel begins connections without end and completes none: as many as may be are held, none
-// is for a second one, and another computer goes on.
+// TestFloodHalfOpen: a guest that opens endless connections and completes none has a bounded number of them, and does
+// not affect another computer.
 func TestFloodHalfOpen(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -75,7 +75,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	const conns = 10_000
 	other := w.machine(w.stack(open, Options{}))
 	flooding := w.machine(w.stack(open, Options{}))
-	going := goesOn(t, flooding, other)
+	going := watchBystanders(t, flooding, other)
 	s := w.stack(open, Options{})
 	ours, theirs := pair(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	if stand > maxDials || stand == 0 || int(most.Load()) > maxDials || grown > 50 {
 		t.Errorf("%d stand, at most %d, %d MiB", stand, most.Load(), grown)
 	}
-	for n := range conns { // it gives them up
+	for n := range conns { // reset them
 		if err := bareFrame(theirs, rstPacket(uint16(1024+n))); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	}
 }
 
-// bareFrame sends a packet of TCP in a frame, behind its length.
+// bareFrame sends a TCP packet in a frame after its length.
 func bareFrame(link io.Writer, packet []byte) error {
 	frame := append([]byte(ourMAC+"\x52\x54\x00\x68\x6f\x6c"), 8, 0)
 	frame = append(frame, rawIP{to: "93.184.216.34", protocol: 6, payload: packet}.bytes()...)

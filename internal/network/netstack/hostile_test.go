@@ -24,7 +24,7 @@ import (
 
 const metadata = "169.254.169.254"
 
-// way is one that a hostile guest tries to what it may not reach. No error: it got there.
+// way is an attempt of a hostile guest to reach a forbidden destination. No error: it succeeded.
 type way struct {
 	name string
 	try  func() error
@@ -42,8 +42,8 @@ const wayMark = "tried: "
 
 var errSent = errors.New("sent; nothing said")
 
-// TestHostile: a guest with its own kernel and root tries all that is known to reach the host and what is beside it.
-// All the places have listeners, so that one that came through would be seen.
+// TestHostile: a guest with its own kernel and root tries all known ways to reach the host and its networks. All
+// destinations have listeners, which notice a success.
 func TestHostile(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -83,7 +83,7 @@ func TestHostile(t *testing.T) {
 	t.Logf("counts: %d tries of %d different ways, none heard; what is granted was heard before and after", tried, different)
 }
 
-// control shows that the listeners hear what is granted, so that the test can fail.
+// control checks that the listeners notice permitted connections, so that the test can fail.
 func (h *hostile) control(s *Stack) {
 	h.t.Helper()
 	if n := h.w.leaks.Swap(0); n > 0 {
@@ -132,7 +132,7 @@ func (h *hostile) ways(names bool) []way {
 	return all
 }
 
-// direct are connections and datagrams of an ordinary kernel: each is refused at once.
+// direct returns connections and datagrams of an ordinary kernel, which are refused at once.
 func (h *hostile) direct() (out []way) {
 	for _, to := range forbidden {
 		if strings.HasPrefix(to, "127.") {
@@ -151,8 +151,8 @@ func (h *hostile) direct() (out []way) {
 	return out
 }
 
-// refused passes an error on that a tool understands at once: of TCP a reset, of UDP that it is prohibited, or that nobody listens where
-// there is nobody; another one fails the test.
+// refused returns an error if it is an immediate refusal: a reset of TCP, or prohibited or port unreachable of UDP.
+// Others fail the test.
 func (h *hostile) refused(err error) error {
 	var op *net.OpError
 	prohibited := errors.As(err, &op) && op.Net == "udp" && errors.Is(err, syscall.EHOSTUNREACH)
@@ -183,7 +183,7 @@ func (h *hostile) send(p rawIP) error {
 	return errSent
 }
 
-// rawWays are packets that no kernel would send.
+// rawWays returns packets that no kernel would send.
 func (h *hostile) rawWays() []way {
 	datagram := udpPacket(4242, 7, "raw")
 	ip := func(name string, p rawIP) way { return way{name, func() error { return h.send(p) }} }
@@ -256,7 +256,7 @@ func (h *hostile) fragments(to string) error {
 	return errSent
 }
 
-// overlap sends fragments of which the second says other ports, to an address that is allowed and one that is not.
+// overlap sends fragments of which the second has other ports, to an allowed and to a forbidden address.
 func (h *hostile) overlap() error {
 	whole := udpPacket(4242, 7, strings.Repeat("x", 40))
 	h.send(rawIP{to: "93.184.216.34", protocol: 17, fragment: 0x2000, payload: whole[:24]})
@@ -311,7 +311,7 @@ func (h *hostile) ask(network, server, name string, kind uint16) (all []string, 
 	return all, err
 }
 
-// nameWays are names of inner addresses, here and at a resolver of the guest's own choice.
+// nameWays returns queries of names with inner addresses, at the stack's resolver and at others.
 func (h *hostile) nameWays() (out []way) {
 	here := net.JoinHostPort(Resolver.String(), "53")
 	byName := func(network, server, name string, kind uint16) error {
@@ -323,7 +323,7 @@ func (h *hostile) nameWays() (out []way) {
 		}
 		return err
 	}
-	for i, a := range forbidden { // to be told is to come through
+	for i, a := range forbidden { // an answer counts as a success
 		name := fmt.Sprintf("inner%d.example", i)
 		out = append(out, way{"a name of " + a, func() error {
 			_, err := h.ask("udp", here, name, dns.TypeA)
@@ -350,7 +350,7 @@ func (h *hostile) nameWays() (out []way) {
 	)
 }
 
-// proxied asks the proxy for a URL and follows redirects. No error: something but the proxy's own refusal came.
+// proxied requests a URL from the proxy and follows redirects. No error: the answer is not a refusal of the proxy.
 func (h *hostile) proxied(address string) error {
 	return h.get(address, http.ProxyURL(&url.URL{Scheme: "http", Host: "10.0.2.2:3128"}))
 }
@@ -370,7 +370,7 @@ func (h *hostile) get(address string, proxy func(*http.Request) (*url.URL, error
 	return nil
 }
 
-// says sends text to the proxy, or somebody else, and returns the first line of the answer.
+// says sends text to an address and returns the first line of the answer.
 func (h *hostile) says(to, text string) error {
 	c, err := h.dial(context.Background(), "tcp", to)
 	if err != nil {
@@ -391,7 +391,7 @@ func (h *hostile) says(to, text string) error {
 
 const proxyAt = "10.0.2.2:3128"
 
-// proxyWays are requests to the proxy, in all spellings of addresses.
+// proxyWays returns requests to the proxy, with all spellings of addresses.
 func (h *hostile) proxyWays() (out []way) {
 	spelled := []string{
 		metadata, "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "0xa9.0xfe.0xa9.0xfe", "169.254.43518", "169.254.169.254.",
@@ -424,7 +424,7 @@ func (h *hostile) proxyWays() (out []way) {
 	)
 }
 
-// gatewayWays are the other ports of those who are here.
+// gatewayWays returns connections to other ports of gateway and resolver.
 func (h *hostile) gatewayWays() (out []way) {
 	for _, to := range []string{"10.0.2.2:7", "10.0.2.2:22", "10.0.2.2:53", "10.0.2.2:2375", "10.0.2.2:6443", "10.0.2.3:7", "10.0.2.3:80", "10.0.2.3:3128"} {
 		out = append(out, way{"TCP to " + to, func() error { return h.refused(h.echo("tcp", to)) }})
@@ -437,7 +437,7 @@ func (h *hostile) gatewayWays() (out []way) {
 	}})
 }
 
-// lies are of a guest that may reach one tenant of an address and means another.
+// lies returns requests of a guest that may reach one tenant of an address, for another tenant.
 func (h *hostile) lies() []way {
 	h.ask("udp", net.JoinHostPort(Resolver.String(), "53"), "shared.example", dns.TypeA)
 	overTLS := func(address, sni string) error {

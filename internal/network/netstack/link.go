@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// MTU of the link. There is no wire: what is longer than Ethernet's 1500 costs less by the byte.
+	// MTU of the link. It is larger than Ethernet's 1500, since larger frames cost less per byte.
 	MTU = 16 << 10
 
 	maxFrame   = header.EthernetMinimumSize + MTU
-	sendQueue  = 512 // frames; TCP sends again what finds it full
+	sendQueue  = 512 // frames; if it is full frames are lost, and TCP retransmits
 	linkBuffer = 256 << 10
 	ourMAC     = tcpip.LinkAddress("\x52\x55\x0a\x00\x02\x02")
 )
 
-// Attach serves a machine's end of the link until it ends, ctx does or a frame is not one.
+// Attach serves a machine's end of the link until it or ctx ends, or a frame is invalid.
 func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	s.attached.Lock()
 	defer s.attached.Unlock()
@@ -40,7 +40,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 		defer close(sent)
 		cancel(s.link.send(ctx, conn))
 	}()
-	err := receive(reader(conn), s.link, s.neighbourly())
+	err := receive(reader(conn), s.link, s.learning())
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -52,7 +52,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// receive gives a stack the frames that come and are admitted.
+// receive passes the admitted frames to the stack.
 func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 	r := bufio.NewReaderSize(conn, linkBuffer)
 	var length [4]byte
@@ -62,7 +62,7 @@ func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 		}
 		n := binary.BigEndian.Uint32(length[:])
 		if n > maxStreamFrame {
-			return fmt.Errorf("a frame of %d bytes", n)
+			return fmt.Errorf("invalid frame length %d", n)
 		}
 		if n > maxFrame {
 			if _, err := r.Discard(int(n)); err != nil {
@@ -85,12 +85,12 @@ func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 	}
 }
 
-// maxStreamFrame is what QEMU sends at most (NET_BUFSIZE): more is no frame, and the stream is out of step.
+// maxStreamFrame is the maximum of QEMU (NET_BUFSIZE). A larger length means that the stream is out of sync.
 const maxStreamFrame = 4096 + 65536
 
-// admitted tells whether the stack should see a frame: ARP of the guest, a question for somebody
-// here or an answer (a stack that met its guest in the middle of things, after a fork, asks), or IPv4 from the guest's address. It answers pings to who is here; it would answer
-// those to all the world as well, which would be a lie: see [Stack.elsewhere].
+// admitted reports whether the stack gets a frame: ARP of the guest, which asks for an address of this network or
+// answers (after a fork the stack asks), or IPv4 from the guest's address. The stack answers pings to its own addresses
+// only; see [Stack.elsewhere] for others.
 func admitted(frame []byte) bool {
 	if len(frame) < header.EthernetMinimumSize {
 		return false
@@ -118,7 +118,7 @@ func admitted(frame []byte) bool {
 	return false
 }
 
-// elsewhere returns the packet of a frame that is IPv4 from the guest's address, to somebody who is not here; else nil.
+// elsewhere returns the packet of a frame with IPv4 from the guest's address to an address outside; otherwise nil.
 func elsewhere(frame []byte) header.IPv4 {
 	if len(frame) < header.EthernetMinimumSize+header.IPv4MinimumSize || header.Ethernet(frame).Type() != header.IPv4ProtocolNumber {
 		return nil

@@ -18,11 +18,11 @@ const (
 	lifeOfCA   = 10 * 365 * 24 * time.Hour
 	lifeOfLeaf = 30 * 24 * time.Hour
 	renewLeaf  = 24 * time.Hour
-	clocksDrag = 48 * time.Hour // a guest's clock may be behind
+	clockSkew  = 48 * time.Hour // that a guest's clock may be behind
 	maxLeaves  = 2 * maxSecrets
 )
 
-// NewCA makes the certificate and key of a computer's CA, in PEM. Its guest trusts it, nobody else does.
+// NewCA makes the certificate and key of a computer's CA, in PEM. Only the computer trusts it.
 func NewCA(computer string) (certificate, key []byte, err error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -30,7 +30,7 @@ func NewCA(computer string) (certificate, key []byte, err error) {
 	}
 	t := x509.Certificate{
 		Subject:   pkix.Name{CommonName: "holt, for the computer " + clip(computer)},
-		NotBefore: time.Now().Add(-clocksDrag), NotAfter: time.Now().Add(lifeOfCA),
+		NotBefore: time.Now().Add(-clockSkew), NotAfter: time.Now().Add(lifeOfCA),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -53,8 +53,8 @@ func sign(t, parent *x509.Certificate, key *ecdsa.PrivateKey, with any) ([]byte,
 	return x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, with)
 }
 
-// minter makes certificates of hosts.
-type minter struct {
+// issuer issues certificates of hosts.
+type issuer struct {
 	ca   tls.Certificate
 	leaf *x509.Certificate // the CA's
 	key  *ecdsa.PrivateKey
@@ -63,32 +63,32 @@ type minter struct {
 	leaves map[string]*tls.Certificate
 }
 
-func newMinter(ca tls.Certificate) (*minter, error) {
+func newIssuer(ca tls.Certificate) (*issuer, error) {
 	leaf, err := x509.ParseCertificate(ca.Certificate[0])
 	if err != nil {
 		return nil, err
 	}
 	if !leaf.IsCA || ca.PrivateKey == nil {
-		return nil, errors.New("it is no certificate of a CA with its key")
+		return nil, errors.New("not a CA certificate with its key")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	return &minter{ca: ca, leaf: leaf, key: key, leaves: map[string]*tls.Certificate{}}, err
+	return &issuer{ca: ca, leaf: leaf, key: key, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// of is a certificate of a host.
-func (m *minter) of(name string) (*tls.Certificate, error) {
+// of returns a certificate of a host.
+func (m *issuer) of(name string) (*tls.Certificate, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if have := m.leaves[name]; have != nil && now.Before(have.Leaf.NotBefore.Add(clocksDrag+renewLeaf)) {
+	if have := m.leaves[name]; have != nil && now.Before(have.Leaf.NotBefore.Add(clockSkew+renewLeaf)) {
 		return have, nil
 	}
 	t := x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: now.Add(-clocksDrag), NotAfter: now.Add(lifeOfLeaf),
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(lifeOfLeaf),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if len(name) > 64 { // as much as a common name may have (RFC 5280, A.1)
+	if len(name) > 64 { // the maximum length of a common name (RFC 5280, A.1)
 		t.Subject = pkix.Name{}
 	}
 	der, err := sign(&t, m.leaf, m.key, m.ca.PrivateKey)

@@ -6,9 +6,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 )
 
-// neighbourly is admitted that also remembers the guest's hardware address: one that goes on with another
-// stack than before knows ours, and will not ask; to be asked by whom it speaks to is no part of its world.
-func (s *Stack) neighbourly() func(frame []byte) bool {
+// learning is admitted, and also remembers the guest's hardware address. A guest that continues with another stack
+// knows the gateway's address and does not send ARP requests.
+func (s *Stack) learning() func(frame []byte) bool {
 	var known tcpip.LinkAddress
 	return func(frame []byte) bool {
 		ours := admitted(frame)
@@ -21,7 +21,7 @@ func (s *Stack) neighbourly() func(frame []byte) bool {
 		if from := header.Ethernet(frame).SourceAddress(); from != known && !header.IsMulticastEthernetAddress(from) {
 			known = from
 			s.guestMAC.Store(from)
-			s.ip.AddStaticNeighbor(nic, ipv4.ProtocolNumber, addressOf(Guest), from) // an error: it asks after all
+			s.ip.AddStaticNeighbor(nic, ipv4.ProtocolNumber, addressOf(Guest), from) // on an error the stack sends ARP requests
 		}
 		if !ours {
 			s.elsewhere(ip)

@@ -53,7 +53,7 @@ func privateWorld(t *testing.T) *world {
 	return w
 }
 
-// told is what a guest is told, in short.
+// told returns the answer that a guest gets, in short.
 func (g *guest) told(name string, kind uint16) string {
 	g.t.Helper()
 	a, err := g.ask(name, kind)
@@ -68,8 +68,8 @@ func (g *guest) told(name string, kind uint16) string {
 	return strings.Join(all, "; ")
 }
 
-// TestPrivateNames: what the host's resolvers know of the network that the host is in a guest is not told, and most is not
-// even asked; a grant of addresses or names lets those through.
+// TestPrivateNames: a guest cannot see names of the host's network, and most are not queried upstream. A grant of
+// addresses or names makes those visible.
 func TestPrivateNames(t *testing.T) {
 	w := privateWorld(t)
 	if w == nil {
@@ -144,14 +144,14 @@ func TestPrivateNames(t *testing.T) {
 			t.Errorf("%s %s: %q, asked %v; not %q, %v", one.name, dns.TypeToString[one.kind], got, asked, one.want, one.asked)
 		}
 	}
-	// That there is such a name is not to be told from what is said of it.
+	// Existing and missing names get the same answer.
 	for _, g := range []*guest{plain, inTen} {
 		_, is := g.addresses("mirror.internal")
 		if _, not := g.addresses("nobody.internal"); strings.ReplaceAll(is, "mirror", "nobody") != not {
 			t.Errorf("of a name that is: %s; of one that is not: %s", is, not)
 		}
 	}
-	// Where the host gets packages from a guest gets them, whatever that is called.
+	// A guest can reach the servers of the host's packages by private names too.
 	s, g := w.start(open)
 	p, err := ParsePolicy(open)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestPrivateNames(t *testing.T) {
 	}
 }
 
-// TestQuestionsCount: a name carries data out, and its answer data in; so they count as traffic, but for what nobody else is asked.
+// TestQuestionsCount: DNS queries to upstreams count as traffic, since names can carry data.
 func TestQuestionsCount(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -204,7 +204,7 @@ func TestQuestionsCount(t *testing.T) {
 	}
 }
 
-// TestReverseOf: what a name of in-addr.arpa stands for.
+// TestReverseOf: the network of a name of in-addr.arpa.
 func TestReverseOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"in-addr.arpa": "0.0.0.0/0 false true", "10.in-addr.arpa": "10.0.0.0/8 false true", "4.3.2.1.in-addr.arpa": "1.2.3.4/32 false true",

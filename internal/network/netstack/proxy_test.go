@@ -121,7 +121,7 @@ func proxyWorld(t *testing.T) (w *world, at *site, s *Stack, g *guest, trusting 
 	return w, at, s, g, trusting
 }
 
-// TestSecret: the proxy adds secrets to requests to their hosts over TLS, and nowhere else; the guest sees none.
+// TestSecret: the proxy adds secrets to requests to their hosts over TLS only. The guest does not see them.
 func TestSecret(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -171,7 +171,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestSecretStays: what a guest tries to see or misuse a secret.
+// TestSecretStays: attempts of a guest to see or misuse a secret.
 func TestSecretStays(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -193,7 +193,7 @@ func TestSecretStays(t *testing.T) {
 	}
 	// A redirect is the client's: it goes to the other host without the secret.
 	both := x509.NewCertPool()
-	both.AddCert(s.minter.Load().leaf)
+	both.AddCert(s.issuer.Load().leaf)
 	if code, _, body := g.do(g.client(both, true), "GET", "https://api.test/redirect?to=http://other.test/"); code != 200 || body != "hello from other.test\n" || at.last().Get("Authorization") != "" {
 		t.Errorf("a redirect: %d %s, %v", code, body, at.last())
 	}
@@ -217,7 +217,7 @@ func TestSecretStays(t *testing.T) {
 		t.Errorf("one that is: %d %s", code, body)
 	}
 	w.policy(s, open)
-	// A server that is not who it says gets none.
+	// A server without a valid certificate gets no secret.
 	heard := at.times()
 	at.certified(t, "somebody else")
 	s.web.transport.CloseIdleConnections()
@@ -226,7 +226,7 @@ func TestSecretStays(t *testing.T) {
 	}
 }
 
-// TestSecretInBasic: what the proxy has made of a secret, and only a decoder would know again, is not told either.
+// TestSecretInBasic: the Base64 form of a secret is masked in answers too.
 func TestSecretInBasic(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -254,7 +254,7 @@ func TestSecretInBasic(t *testing.T) {
 	}
 }
 
-// TestSecretsGrow: placeholders that would become more than a header may have do not, and cost no more than that.
+// TestSecretsGrow: a request whose header would be too long with its secrets is refused, with bounded memory.
 func TestSecretsGrow(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -304,7 +304,7 @@ func TestSecretsGrow(t *testing.T) {
 	}
 }
 
-// TestProxyStreams: bodies of any size pass both ways as they come, tunnels end with the policy.
+// TestProxyStreams: bodies of any size are streamed both ways. Tunnels end when the policy no longer permits them.
 func TestProxyStreams(t *testing.T) {
 	w, _, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -350,8 +350,8 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
-// TestHostTaken: of answers from one address, each by a request of HTTP, those end whose host is taken from the policy;
-// a connection that lives on is good for another request when what its name stood for is past.
+// TestHostTaken: if a host is removed from the policy its answers end, and those of other hosts at the same address
+// continue. An open connection can be used for another request after its name has expired.
 func TestHostTaken(t *testing.T) {
 	w, _, s, g, _ := proxyWorld(t)
 	if w == nil {
@@ -397,7 +397,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestInternal: holt.internal is answered by who the stack is told, with and without the proxy.
+// TestInternal: the given handler serves holt.internal, with and without the proxy.
 func TestInternal(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -414,8 +414,8 @@ func TestInternal(t *testing.T) {
 	}
 }
 
-// TestFork: a guest that goes on with another stack is known there at once, though it asks for nobody's
-// address, and what it had open ends in a reset.
+// TestFork: a stack learns the address of a guest that continues with it and sends no ARP requests. The guest's old
+// connections are reset.
 func TestFork(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -441,7 +441,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestReset: the connections of a guest that was reset, of which it knows nothing, do not stay open.
+// TestReset: the former connections of a reset guest are closed.
 func TestReset(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -465,7 +465,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestParseSecrets: what is no secret of a host is refused, and no value is said.
+// TestParseSecrets: invalid secrets are refused, and the errors have no values.
 func TestParseSecrets(t *testing.T) {
 	for _, one := range []holt.HostSecret{
 		{Host: "", Value: value}, {Host: "*.test", Value: value}, {Host: "10.1.2.3", Value: value}, {Host: "a.test:0", Value: value}, {Host: "a.test:x", Value: value},

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raw reads and writes a socket, which does not block, by system calls that the runtime is not told of. A call that it is
-// told of wakes, after each rest, a thread that looks every 20 µs whether it lasts: in a round trip that is half the work.
+// raw reads and writes a non-blocking socket by raw system calls. An ordinary system call wakes sysmon, a thread of the
+// runtime that polls every 20 µs, which is half of the work of a round trip.
 type raw struct{ conn syscall.RawConn }
 
 func (r raw) Read(b []byte) (n int, err error) {
@@ -50,7 +50,7 @@ func (r raw) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// call is read(2) or write(2) of at least a byte.
+// call is read(2) or write(2) of at least one byte.
 func call(number, fd uintptr, b []byte) (int, error) {
 	for {
 		n, _, errno := unix.RawSyscall(number, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
@@ -64,7 +64,7 @@ func call(number, fd uintptr, b []byte) (int, error) {
 	}
 }
 
-// reader reads a connection raw if it can be.
+// reader returns a raw reader of a connection, if it has a file descriptor.
 func reader(conn io.Reader) io.Reader {
 	if sc, ok := conn.(syscall.Conn); ok {
 		if c, err := sc.SyscallConn(); err == nil {

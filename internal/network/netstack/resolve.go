@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	maxQueries  = 64              // that are asked elsewhere at once
+	maxQueries  = 64              // concurrent queries to upstreams
 	maxAskers   = 64              // connections to the resolver
 	maxAnswers  = 64              // addresses of one name
-	askLimit    = 5 * time.Second // of one upstream
-	maxUpstream = 3               // as many as a resolv.conf(5) has
+	askLimit    = 5 * time.Second // for one upstream
+	maxUpstream = 3               // the maximum of resolv.conf(5)
 	edeFiltered = dns.ExtendedErrorCodeFiltered
 	edeBlocked  = dns.ExtendedErrorCodeBlocked
 	ownTTL      = 60 // seconds
 )
 
-// resolver answers the guest's questions for names, as far as its policy goes.
+// resolver answers the guest's DNS queries within its policy.
 type resolver struct {
 	s         *Stack
 	upstreams []string
@@ -50,7 +50,7 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	}
 	handler := dns.HandlerFunc(r.serve)
 	r.servers = []*dns.Server{
-		{PacketConn: deaf{packets, s.ctx}, Handler: handler},
+		{PacketConn: ignoreErrors{packets, s.ctx}, Handler: handler},
 		{Listener: &limited{Listener: streams, places: make(chan struct{}, maxAskers)}, Handler: handler, ReadTimeout: askLimit, MaxTCPQueries: maxQueries},
 	}
 	for _, one := range r.servers {
@@ -62,13 +62,13 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	return r, nil
 }
 
-// deaf does not hear that a guest would not have an answer (ICMP): a server would end of that.
-type deaf struct {
+// ignoreErrors ignores ICMP errors about answers to the guest, which would end a dns.Server.
+type ignoreErrors struct {
 	net.PacketConn
 	ctx context.Context
 }
 
-func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
+func (d ignoreErrors) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := d.PacketConn.ReadFrom(b)
 		var slow net.Error
@@ -78,7 +78,7 @@ func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// limited is a listener that has so many connections at once; others wait, as far as its backlog goes.
+// limited is a listener with a maximum of open connections; others wait in the backlog.
 type limited struct {
 	net.Listener
 	places chan struct{}
@@ -130,7 +130,7 @@ func (r *resolver) serve(w dns.ResponseWriter, q *dns.Msg) {
 	w.WriteMsg(a)
 }
 
-// answer is what the guest is told. A nil one is none: it asks again.
+// answer returns the answer for the guest; nil: none, so that the guest retries.
 func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	if q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 || q.Question[0].Qclass != dns.ClassINET {
 		return refuse(q, dns.RcodeRefused, nil)
@@ -147,42 +147,43 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 		r.s.count.refuse(name)
 		return refuse(q, dns.RcodeNameError, explained(edeBlocked, "this computer's network policy does not allow "+name))
 	case r.s.hides(p, name):
-		return r.private(q, name)
+		return r.denyPrivate(q, name)
 	case p.byAddress(name):
-		return r.inward(ctx, q, ask, name)
-	case ask.Qtype != dns.TypeANY && !slices.Contains(told, ask.Qtype):
+		return r.answerByAddress(ctx, q, ask, name)
+	case ask.Qtype != dns.TypeANY && !slices.Contains(visibleTypes, ask.Qtype):
 		return refuse(q, dns.RcodeSuccess, nil)
 	}
-	return r.asked(ctx, q, ask, name)
+	return r.forward(ctx, q, ask, name)
 }
 
-// private says that a name is one of a private network's, whether it is or not.
-func (r *resolver) private(q *dns.Msg, name string) *dns.Msg {
+// denyPrivate answers that a name is one of a private network, whether it exists or not.
+func (r *resolver) denyPrivate(q *dns.Msg, name string) *dns.Msg {
 	r.s.count.refuse(name)
-	return refuse(q, dns.RcodeNameError, explained(edeBlocked, name+" would be a name of a private network, which this computer's network policy does not allow"))
+	return refuse(q, dns.RcodeNameError, explained(edeBlocked, name+" is a name of a private network, which this computer's network policy does not allow"))
 }
 
-// inward answers for a name that is told only for its address: whatever is asked for, it is there or not by that.
-func (r *resolver) inward(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
+// answerByAddress answers for a name that is visible only if its address is granted. So it looks up the address first,
+// for every type of record.
+func (r *resolver) answerByAddress(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
 	if p := r.s.policy.Load(); len(p.nets)+len(p.reach) == 0 {
-		return r.private(q, name)
+		return r.denyPrivate(q, name)
 	}
 	kind := ask.Qtype
 	ask.Qtype = dns.TypeA
-	a := r.asked(ctx, q, ask, name)
+	a := r.forward(ctx, q, ask, name)
 	switch {
 	case a == nil || a.Rcode == dns.RcodeServerFailure:
 		return a
 	case !slices.ContainsFunc(a.Answer, r.granted):
-		return r.private(q, name)
+		return r.denyPrivate(q, name)
 	case kind != dns.TypeA && kind != dns.TypeANY:
 		return refuse(q, dns.RcodeSuccess, nil)
 	}
 	return a
 }
 
-// granted tells whether a record, of what was sifted, has an address which is the guest's to reach though it is not the
-// internet's, or is that of the host's own packages.
+// granted reports whether a filtered record has an address that is not public and granted, or that of a server of the
+// host's packages.
 func (r *resolver) granted(rr dns.RR) bool {
 	a, ok := rr.(*dns.A)
 	if !ok {
@@ -192,8 +193,8 @@ func (r *resolver) granted(rr dns.RR) bool {
 	return ok && (!r.s.public(ip) || slices.ContainsFunc(r.s.policy.Load().reach, func(at netip.AddrPort) bool { return at.Addr() == ip }))
 }
 
-// asked is what the host's resolvers say, as far as the guest may hear it.
-func (r *resolver) asked(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
+// forward returns the filtered answer of the host's resolvers.
+func (r *resolver) forward(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
 	select {
 	case r.asking <- struct{}{}:
 		defer func() { <-r.asking }()
@@ -207,7 +208,7 @@ func (r *resolver) asked(ctx context.Context, q *dns.Msg, ask dns.Question, name
 	code := a.Rcode
 	a.SetReply(q) // keeps the answers, takes the id and the question
 	a.Rcode, a.RecursionAvailable = code, true
-	return r.sift(q, a, name)
+	return r.filter(q, a, name)
 }
 
 // ask asks the upstreams, one after the other.
@@ -236,13 +237,13 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 			return a, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s said %s", server, dns.RcodeToString[a.Rcode])
+			err = fmt.Errorf("%s answered %s", server, dns.RcodeToString[a.Rcode])
 		}
 	}
 	return nil, err
 }
 
-// exchange asks one of them, and counts what that takes.
+// exchange asks one upstream and counts the traffic.
 func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network string) (*dns.Msg, error) {
 	a, _, err := (&dns.Client{Net: network, Timeout: askLimit}).ExchangeContext(ctx, m, server)
 	received := 0
@@ -253,14 +254,14 @@ func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network str
 	return a, err
 }
 
-// sift takes from an answer the addresses that the guest may not reach, and remembers the others; and what it is not
-// told. Where an address is left, so are the names that lead to it.
-func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
+// filter removes from an answer the addresses that the guest may not reach, and the records that it may not see. It
+// remembers the remaining addresses. If an address remains, the aliases that lead to it remain too.
+func (r *resolver) filter(q, a *dns.Msg, name string) *dns.Msg {
 	p, taken, addresses := r.s.policy.Load(), false, 0
 	all := slices.DeleteFunc(a.Answer, func(rr dns.RR) bool {
 		one, ok := rr.(*dns.A)
 		if !ok {
-			return !slices.Contains(told, rr.Header().Rrtype)
+			return !slices.Contains(visibleTypes, rr.Header().Rrtype)
 		}
 		ip, ok := netip.AddrFromSlice(one.A.To4())
 		if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {
@@ -275,7 +276,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	})
 	if taken && addresses == 0 {
 		r.s.count.refuse(name)
-		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
+		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" resolves to an address of the host or of a private network, which this computer's network policy does not allow"))
 	}
 	a.Answer = slices.DeleteFunc(all, func(rr dns.RR) bool {
 		switch rr.Header().Rrtype {
@@ -292,7 +293,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	return a
 }
 
-// own answers for the names of this network.
+// own answers for the resolver's own names.
 func own(q *dns.Msg, ask dns.Question) *dns.Msg {
 	a := refuse(q, dns.RcodeSuccess, nil)
 	if ask.Qtype == dns.TypeA || ask.Qtype == dns.TypeANY {
@@ -304,7 +305,7 @@ func own(q *dns.Msg, ask dns.Question) *dns.Msg {
 	return a
 }
 
-// refuse is an answer without any. Why is said to those that ask for such (RFC 8914).
+// refuse returns an answer without records. why is added for clients with EDNS (RFC 8914).
 func refuse(q *dns.Msg, code int, why *dns.EDNS0_EDE) *dns.Msg {
 	a := new(dns.Msg)
 	a.SetRcode(q, code)

@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// site is a web server of the internet with many tenants at one address.
+// site is a web server with many host names at one address.
 type site struct {
 	mu     sync.Mutex
 	heard  []string // host and, with TLS, the name that was asked for
 	header []http.Header
-	mint   atomic.Pointer[minter]
+	mint   atomic.Pointer[issuer]
 	roots  *x509.CertPool
 }
 
@@ -54,7 +54,7 @@ func (w *world) site() *site {
 	return out
 }
 
-// certified has the site's certificates come from a new authority, whose own is returned.
+// certified gives the site certificates of a new CA, and returns the CA's certificate.
 func (s *site) certified(t *testing.T, by string) []byte {
 	t.Helper()
 	certificate, key, err := NewCA(by)
@@ -65,7 +65,7 @@ func (s *site) certified(t *testing.T, by string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mint, err := newMinter(ca)
+	mint, err := newIssuer(ca)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (s *site) note(what string) {
 	s.heard = append(s.heard, what)
 }
 
-// hears tells whether a tenant was reached.
+// hears reports whether a host name was reached.
 func (s *site) hears(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *site) hears(name string) bool {
 	return false
 }
 
-// times is how often it was asked.
+// times returns the number of requests.
 func (s *site) times() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,7 +77,7 @@ func (g *guest) ask(name string, kind uint16) (*dns.Msg, error) {
 	return a, err
 }
 
-// addresses are what the resolver says that a name stands for, and why not.
+// addresses returns the addresses of a name from the resolver, or why there are none.
 func (g *guest) addresses(name string) (all []string, why string) {
 	g.t.Helper()
 	a, err := g.ask(name, dns.TypeA)
@@ -100,8 +100,8 @@ func (g *guest) addresses(name string) (all []string, why string) {
 	return all, why
 }
 
-// TestOpen: the internet is there, by streams and datagrams, with half-closed connections and refused
-// ones, and what went where is counted.
+// TestOpen: with egress open the internet is reachable by TCP and UDP, with half-closed and refused connections, and
+// traffic is counted.
 func TestOpen(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -152,7 +152,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestForbidden: a guest tries all it can to reach the host and what is beside it.
+// TestForbidden: a guest cannot reach the host and its networks.
 func TestForbidden(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -172,7 +172,7 @@ func TestForbidden(t *testing.T) {
 	for _, p := range policies {
 		s, g := w.start(p)
 		everywhere := []string{Gateway.String(), Resolver.String(), "10.0.2.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "10.0.2.255"}
-		var tries sync.WaitGroup // at some nobody answers
+		var tries sync.WaitGroup // some get no answer
 		for _, a := range append(everywhere, forbidden...) {
 			for _, network := range []string{"tcp", "udp"} {
 				tries.Go(func() {
@@ -185,7 +185,7 @@ func TestForbidden(t *testing.T) {
 		tries.Wait()
 		for _, a := range forbidden {
 			if strings.HasPrefix(a, "127.") {
-				continue // nobody answers: such packets are none
+				continue // no answer: the kernel does not send such packets
 			}
 			if c, err := g.dial(net.JoinHostPort(a, "80")); err == nil {
 				c.Close()
@@ -224,7 +224,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestAllow: what is named is there, all else is not; a change counts at once, also for what is open.
+// TestAllow: only entries of the policy are reachable. A change takes effect at once, also for open connections.
 func TestAllow(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -273,7 +273,7 @@ func TestAllow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Who has a connection keeps it when what he asked for is long past, and something else changes.
+	// An open connection continues after its name has expired, and after other changes of the policy.
 	s.names.age(mostKept)
 	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"registry.example:7", "*.cdn.example", "another.example"}})
 	for _, c := range []*gonet.TCPConn{kept, cut} {
@@ -305,7 +305,7 @@ func (n *names) age(by time.Duration) {
 	}
 }
 
-// TestKnown: names count in the next stack of a guest, as far as they still do; what is no name does not.
+// TestKnown: the next stack of a guest takes over valid names that have not expired.
 func TestKnown(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -354,8 +354,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestUnheardAnswers: a guest that does not wait for its answers, and says so, takes the resolver from
-// nobody, itself included.
+// TestUnheardAnswers: ICMP errors of a guest that has closed its socket do not stop the resolver.
 func TestUnheardAnswers(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {

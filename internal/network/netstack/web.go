@@ -25,8 +25,8 @@ const (
 	maxAnswerHead = 256 << 10        // bytes, of an answer
 )
 
-// web is what of HTTP is spoken here: the proxy, holt.internal, and requests to addresses that count
-// only for their names. One server has all their connections; what each is for stands in its arrival.
+// web serves HTTP: the proxy, holt.internal, and requests to addresses that may be reached only by name. One
+// server has all connections; the arrival of each has its handler.
 type web struct {
 	server    *http.Server
 	coming    chan net.Conn
@@ -36,11 +36,11 @@ type web struct {
 	forward   *httputil.ReverseProxy
 }
 
-// arrival is a connection of the guest with what answers it.
+// arrival is an HTTP connection of the guest with its handler.
 type arrival struct {
 	half
 	handler http.Handler
-	out     *outside // one that is open already to where its requests go, or nil
+	out     *outside // an open connection for its first request, or nil
 	taken   atomic.Bool
 }
 
@@ -71,7 +71,7 @@ func (s *Stack) serveWeb(o Options) error {
 	w.server = &http.Server{
 		ReadHeaderTimeout: headerLimit, IdleTimeout: keepWeb, MaxHeaderBytes: maxHeader, ErrorLog: quiet,
 		BaseContext: func(net.Listener) context.Context { return s.ctx },
-		ConnContext: arrived,
+		ConnContext: withArrival,
 		Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			r.Context().Value(arrivalKey{}).(*arrival).handler.ServeHTTP(out, r)
 		}),
@@ -83,8 +83,8 @@ func (s *Stack) serveWeb(o Options) error {
 	return nil
 }
 
-// arrived notes a connection's arrival in what its requests carry with them.
-func arrived(ctx context.Context, c net.Conn) context.Context {
+// withArrival adds a connection's arrival to the context of its requests.
+func withArrival(ctx context.Context, c net.Conn) context.Context {
 	if through, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = through.NetConn()
 	}
@@ -123,7 +123,7 @@ func (w *web) close() {
 	w.transport.CloseIdleConnections()
 }
 
-// own is what answers at a port of this network's own, or nil.
+// own returns the handler of one of the gateway's ports, or nil.
 func (s *Stack) own(to netip.AddrPort) http.Handler {
 	switch {
 	case to.Addr() != Gateway:
@@ -136,24 +136,24 @@ func (s *Stack) own(to netip.AddrPort) http.Handler {
 	return nil
 }
 
-// withAuthority answers with the CA's certificate, and otherwise as next does.
+// withAuthority serves the CA's certificate at /ca.pem, and everything else by next.
 func (s *Stack) withAuthority(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ca := s.minter.Load()
+		ca := s.issuer.Load()
 		switch {
 		case r.URL.Path == "/ca.pem" && ca != nil:
 			w.Header().Set("Content-Type", "application/x-pem-file")
 			pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: ca.ca.Certificate[0]})
 		case r.URL.Path == "/ca.pem" || next == nil:
-			http.Error(w, "holt.internal has nothing there", http.StatusNotFound)
+			http.Error(w, "not found at holt.internal", http.StatusNotFound)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// transparent passes requests on to where the guest opened a connection to, each if the policy permits
-// the host that it names.
+// transparent forwards the HTTP requests of a connection of the guest to its destination, each if the policy permits
+// the host of the request.
 func (s *Stack) transparent(in half, out *outside) {
 	out.SetReadDeadline(time.Time{})
 	to := out.flow.to
@@ -166,51 +166,51 @@ func (s *Stack) transparent(in half, out *outside) {
 		}
 		said := func(i httptrace.GotConnInfo) { s.means(i.Conn, host) }
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: said}))
-		s.pass(w, r, errand{scheme: "http", host: r.Host, dial: to.String()})
+		s.pass(w, r, outgoing{scheme: "http", host: r.Host, dial: to.String()})
 	})
 	s.web.serve(&arrival{half: in, handler: handler, out: out})
 }
 
-// means notes that a request goes by a connection that the guest means by a name. When that is not permitted any
-// more its answer ends.
+// means records the name of a request for its connection, so that the connection is reset when the policy no longer
+// permits the name.
 func (s *Stack) means(c net.Conn, name string) {
 	if out, ok := c.(*outside); ok && !s.mayBe(out.flow, name) {
 		out.flow.reset()
 	}
 }
 
-// hostOf is a host without its port.
+// hostOf returns a host without its port.
 func hostOf(hostport string) string {
 	u := url.URL{Host: hostport}
 	return u.Hostname()
 }
 
-// errand is where a request goes, and with what.
-type errand struct {
+// outgoing is the destination of a forwarded request, and its secrets.
+type outgoing struct {
 	scheme  string
 	host    string // as the request names it
 	dial    string // host:port
 	secrets []secret
 
-	codes []string // that the secrets were put into
-	err   error    // why it does not go out
+	codes []string // see add
+	err   error    // why it is not sent
 }
 
-type errandKey struct{}
+type outgoingKey struct{}
 
-// pass passes a request on. Of protocols that it may turn into, WebSocket alone has no other host in it.
-func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
+// pass forwards a request. Of protocol upgrades it permits only WebSocket, which cannot name another host.
+func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e outgoing) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		r.Header.Del("Upgrade")
 	}
-	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
-	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), errandKey{}, &e)))
-	e.mask(w.Header()) // the trailers, which are sent when this returns
+	http.NewResponseController(w).EnableFullDuplex() // a server may answer before the end of the request
+	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), outgoingKey{}, &e)))
+	e.mask(w.Header()) // trailers, which are sent after this returns
 }
 
-// rewrite makes the request that goes out of the one that came in: the same, but for the secrets.
+// rewrite makes the forwarded request: the received one with secrets.
 func rewrite(p *httputil.ProxyRequest) {
-	e := p.In.Context().Value(errandKey{}).(*errand)
+	e := p.In.Context().Value(outgoingKey{}).(*outgoing)
 	u := *p.In.URL
 	u.Scheme, u.Host, u.User = e.scheme, e.dial, nil
 	p.Out.URL, p.Out.Host = &u, e.host
@@ -222,11 +222,11 @@ func rewrite(p *httputil.ProxyRequest) {
 	e.codes, e.err = add(e.secrets, p.Out.Header)
 }
 
-// sending sends requests that may go out as they were made.
+// sending sends requests, or returns the error of rewrite.
 type sending struct{ http.RoundTripper }
 
 func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
-	if e := r.Context().Value(errandKey{}).(*errand); e.err != nil {
+	if e := r.Context().Value(outgoingKey{}).(*outgoing); e.err != nil {
 		if r.Body != nil {
 			r.Body.Close()
 		}
@@ -235,28 +235,28 @@ func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-func (e *errand) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
+func (e *outgoing) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
 
-// maskAnswer takes secrets out of what a server says of them in its header. A nil error is always returned.
+// maskAnswer masks secrets in the header of a server's answer. It always returns nil.
 func maskAnswer(a *http.Response) error {
-	a.Request.Context().Value(errandKey{}).(*errand).mask(a.Header)
+	a.Request.Context().Value(outgoingKey{}).(*outgoing).mask(a.Header)
 	return nil
 }
 
-// masking is an answer whose headers have no secrets in them, those before the last (1xx) neither.
+// masking is a ResponseWriter that masks secrets in headers, also in those of 1xx answers.
 type masking struct {
 	http.ResponseWriter
-	errand *errand
+	outgoing *outgoing
 }
 
 func (m *masking) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 func (m *masking) WriteHeader(code int) {
-	m.errand.mask(m.Header())
+	m.outgoing.mask(m.Header())
 	m.ResponseWriter.WriteHeader(code)
 }
 
-// explain tells a guest why its request went nowhere.
+// explain answers a request that was not forwarded, with the reason.
 func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	code := http.StatusBadGateway
 	var refused *refusal
@@ -275,7 +275,7 @@ func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	fmt.Fprint(w, said(err))
 }
 
-// refusal is a name that the policy does not permit.
+// refusal is the error of a name that the policy does not permit.
 type refusal struct {
 	name string
 	why  string // "": the name itself

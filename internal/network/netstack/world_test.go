@@ -34,9 +34,9 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is a host, the networks beside it and an internet, all of the test's own: three network namespaces,
-// so that nothing leaves the machine. On the host and beside it are addresses that no guest may reach, with
-// listeners that count. What is beside the host is none of its addresses: only the policy refuses it.
+// world is a host, its private networks and an internet, in three network namespaces. The host and its networks have
+// addresses that no guest may reach, with listeners that count. Only the policy refuses those of the networks, which are
+// not the host's.
 type world struct {
 	t        *testing.T
 	internet int // namespace
@@ -51,7 +51,7 @@ const (
 	echoPort  = 7
 )
 
-// public are addresses of the internet, forbidden ones of the host and of networks beside it: some of each
+// public are addresses of the internet. forbidden are those of the host and of its private networks: some of each
 // range that is not public, the last of those whose end is not that of a byte.
 var (
 	public   = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
@@ -63,13 +63,13 @@ var (
 	forbidden = slices.Concat(onHost, nextdoor)
 )
 
-// The host's ends of the lines to the internet and to what is beside it, and the others: nobody listens there.
+// Both ends of the links from the host to the internet and to its private networks. They have no listeners.
 const (
 	nearInternet, farInternet = "44.0.0.1", "44.0.0.2"
 	nearBeside, farBeside     = "44.0.1.1", "44.0.1.2"
 )
 
-// inWorld runs the test again in namespaces of its own; what it returns is nil outside of them.
+// inWorld runs the test again in new namespaces. It returns nil outside of them.
 func inWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(envWorld) == "" {

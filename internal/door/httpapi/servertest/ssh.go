@@ -42,7 +42,7 @@ func (k *sshKeys) List(context.Context) ([]holt.SSHKey, error) {
 func (k *sshKeys) Add(_ context.Context, spec holt.SSHKeySpec, _ string) (holt.SSHKey, error) {
 	words := strings.Fields(spec.Key)
 	if len(words) < 2 || !strings.HasPrefix(words[0], "ssh-") || !strings.HasPrefix(words[1], "AAAA") {
-		return holt.SSHKey{}, holt.Errorf(holt.InvalidArgument, "this is no public key")
+		return holt.SSHKey{}, holt.Errorf(holt.InvalidArgument, "invalid public key")
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

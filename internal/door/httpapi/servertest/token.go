@@ -16,7 +16,7 @@ func (n tokens) Create(_ context.Context, spec holt.TokenSpec, key string) (holt
 	t, err := once(n.m, key, []any{"token.create", spec}, func() (holt.Token, error) {
 		rights, err := holt.ParseScopes(spec.Scopes)
 		if err == nil && spec.Name == "" {
-			err = holt.Errorf(holt.InvalidArgument, "this cannot name a token")
+			err = holt.Errorf(holt.InvalidArgument, "invalid token name")
 		}
 		if err != nil {
 			return holt.Token{}, err

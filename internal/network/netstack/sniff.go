@@ -10,58 +10,58 @@ import (
 	"time"
 )
 
-// What the guest says first on a connection that it may have only because of a name tells whether it
-// means that name: an address of a content delivery network stands for thousands.
+// A connection that is allowed only by a name must be to that name: an address of a content delivery network has
+// thousands of names. So the first bytes of the guest are checked.
 
 const (
 	maxHello   = 32 << 10 // bytes of a ClientHello; usual ones have up to 2,000
 	maxLine    = 8 << 10  // bytes of the first line of HTTP
 	maxMethod  = 32
-	maxHeard   = 2*maxHello + maxLine // records may be short
-	hearLimit  = 10 * time.Second     // from the first byte on
+	maxSniffed = 2*maxHello + maxLine // TLS records may be short
+	sniffLimit = 10 * time.Second     // from the first byte
 	tlsRecord  = 5                    // bytes of a record's header
 	handshake  = 22
 	nameOfHost = 0
 )
 
-// accessDenied is the fatal alert of that name (RFC 8446, 6.2): tools say just this.
+// accessDenied is the fatal alert access_denied (RFC 8446, 6.2), which clients show.
 var accessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
 
-type speech int
+type protocol int
 
 const (
-	unsure     speech = iota // more has to be heard
-	other                    // neither of:
-	spokenHTTP               // HTTP/1
-	spokenTLS                // with the name that is asked for
-	broken                   // what could be either for somebody, and is not well formed
+	undecided protocol = iota // more bytes are needed
+	other                     // neither HTTP/1 nor TLS
+	protoHTTP                 // HTTP/1
+	protoTLS
+	malformed // not well formed, but a lenient server might accept it as HTTP or TLS
 )
 
-type utterance struct {
-	speech speech
-	name   string // of a TLS server, canonical; "": none
+type greeting struct {
+	protocol protocol
+	name     string // SNI of TLS, canonical; "": none
 }
 
-// hear reads until it is clear what is spoken. What was read goes on first.
-func hear(in net.Conn) (heard []byte, said utterance) {
+// sniff reads until the protocol is decided. heard has the bytes that it has read.
+func sniff(in net.Conn) (heard []byte, said greeting) {
 	b := make([]byte, 0, 2048)
 	for {
 		b = slices.Grow(b, 1)
-		n, err := in.Read(b[len(b):min(cap(b), maxHeard)])
+		n, err := in.Read(b[len(b):min(cap(b), maxSniffed)])
 		if len(b) == 0 && n > 0 {
-			in.SetReadDeadline(time.Now().Add(hearLimit))
+			in.SetReadDeadline(time.Now().Add(sniffLimit))
 		}
 		b = b[:len(b)+n]
-		said = understand(b)
+		said = parseGreeting(b)
 		switch {
-		case said.speech != unsure:
+		case said.protocol != undecided:
 		case errors.Is(err, io.EOF):
-			said.speech = other // there is no more: nothing can come of it
+			said.protocol = other // an empty connection is harmless
 			if len(b) > 0 {
-				said.speech = broken
+				said.protocol = malformed
 			}
-		case err != nil || len(b) >= maxHeard:
-			said.speech = broken
+		case err != nil || len(b) >= maxSniffed:
+			said.protocol = malformed
 		default:
 			continue
 		}
@@ -70,66 +70,66 @@ func hear(in net.Conn) (heard []byte, said utterance) {
 	}
 }
 
-// understand tells what the beginning of a connection is.
-func understand(b []byte) utterance {
+// parseGreeting determines the protocol of the first bytes of a connection.
+func parseGreeting(b []byte) greeting {
 	switch {
 	case len(b) == 0:
-		return utterance{speech: unsure}
+		return greeting{protocol: undecided}
 	case b[0] == handshake:
 		return clientHello(b)
 	case b[0]&0x80 != 0:
 		return oldHello(b)
 	}
-	return utterance{speech: request(b)}
+	return greeting{protocol: request(b)}
 }
 
-// oldHello knows the hello of SSL 2, by which some servers still let newer versions begin; it has no name.
-func oldHello(b []byte) utterance {
+// oldHello recognises the hello of SSL 2, which some servers accept for later versions. It has no name.
+func oldHello(b []byte) greeting {
 	switch {
 	case len(b) < 4:
-		return utterance{speech: unsure}
+		return greeting{protocol: undecided}
 	case b[2] == 1 && (b[3] == 3 || b[3] == 0):
-		return utterance{speech: spokenTLS}
+		return greeting{protocol: protoTLS}
 	}
-	return utterance{speech: other}
+	return greeting{protocol: other}
 }
 
-// clientHello reads the first message of TLS, which may be in several records.
-func clientHello(b []byte) utterance {
+// clientHello parses the first message of TLS, which may be in several records.
+func clientHello(b []byte) greeting {
 	var message []byte
 	for {
 		if len(b) > 1 && b[1] != 3 {
-			return utterance{speech: broken}
+			return greeting{protocol: malformed}
 		}
 		if len(b) < tlsRecord {
-			return utterance{speech: unsure}
+			return greeting{protocol: undecided}
 		}
 		n := int(binary.BigEndian.Uint16(b[3:]))
 		if b[0] != handshake || n == 0 || n > 1<<14 {
-			return utterance{speech: broken}
+			return greeting{protocol: malformed}
 		}
 		part := b[tlsRecord:min(tlsRecord+n, len(b))]
 		message = append(message, part...)
 		if len(message) > 0 && message[0] != 1 {
-			return utterance{speech: broken}
+			return greeting{protocol: malformed}
 		}
 		if len(message) >= 4 {
 			size := int(message[1])<<16 | int(message[2])<<8 | int(message[3])
 			if size > maxHello {
-				return utterance{speech: broken}
+				return greeting{protocol: malformed}
 			}
 			if len(message) >= 4+size {
 				return helloName(message[4 : 4+size])
 			}
 		}
 		if len(part) < n {
-			return utterance{speech: unsure}
+			return greeting{protocol: undecided}
 		}
 		b = b[tlsRecord+n:]
 	}
 }
 
-// field takes what stands behind its length of some bytes.
+// field takes a field that is preceded by its length in the given number of bytes.
 func field(b *[]byte, bytes int) ([]byte, bool) {
 	if len(*b) < bytes {
 		return nil, false
@@ -146,9 +146,9 @@ func field(b *[]byte, bytes int) ([]byte, bool) {
 	return out, true
 }
 
-// helloName finds the server's name in a ClientHello (RFC 8446, 4.1.2; RFC 6066, 3).
-func helloName(b []byte) utterance {
-	bad, name, seen := utterance{speech: broken}, "", false
+// helloName finds the SNI in a ClientHello (RFC 8446, 4.1.2; RFC 6066, 3).
+func helloName(b []byte) greeting {
+	bad, name, seen := greeting{protocol: malformed}, "", false
 	if len(b) < 34 {
 		return bad
 	}
@@ -159,7 +159,7 @@ func helloName(b []byte) utterance {
 		}
 	}
 	if len(b) == 0 {
-		return utterance{speech: spokenTLS}
+		return greeting{protocol: protoTLS}
 	}
 	extensions, ok := field(&b, 2)
 	if !ok || len(b) > 0 {
@@ -183,10 +183,10 @@ func helloName(b []byte) utterance {
 		}
 		seen = true
 	}
-	return utterance{speech: spokenTLS, name: name}
+	return greeting{protocol: protoTLS, name: name}
 }
 
-// hostName is the one name of a server_name extension.
+// hostName returns the name of a server_name extension.
 func hostName(b []byte) (string, bool) {
 	list, ok := field(&b, 2)
 	if !ok || len(b) > 0 || len(list) == 0 || list[0] != nameOfHost {
@@ -200,17 +200,17 @@ func hostName(b []byte) (string, bool) {
 	return canonical(string(name))
 }
 
-// methods begin a request also without a version behind (HTTP/0.9), which may name a host too.
+// methods start a request even without a version (HTTP/0.9), which may name a host too.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "PRI"}
 
-// request tells whether a first line is one of HTTP/1, for the most lenient of servers. Lines of other
-// protocols do not say HTTP/, and most have no word and blank at their beginning.
-func request(b []byte) speech {
+// request determines whether a first line is one of HTTP/1 for the most lenient of servers. First lines of other
+// protocols do not contain HTTP/, and most do not start with a word and a blank.
+func request(b []byte) protocol {
 	b = bytes.TrimLeft(b, "\r\n\t ") // as some servers do
 	word := bytes.IndexFunc(b, func(r rune) bool { return !tokenRune(r) })
 	switch {
 	case word < 0 && len(b) <= maxMethod:
-		return unsure
+		return undecided
 	case word <= 0 || word > maxMethod:
 		return other
 	case b[word] != ' ' && b[word] != '\t':
@@ -221,25 +221,25 @@ func request(b []byte) speech {
 	strange := bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\r' || r == 0x7f })
 	switch {
 	case known && strange:
-		return broken
+		return malformed
 	case strange:
 		return other
 	case !ended && len(line) > maxLine:
-		return broken
+		return malformed
 	case !ended:
-		return unsure
+		return undecided
 	case known || bytes.Contains(bytes.ToUpper(line), []byte("HTTP/")):
-		return spokenHTTP
+		return protoHTTP
 	}
 	return other
 }
 
-// tokenRune tells whether a character is one of a method's (RFC 9110, 5.6.2).
+// tokenRune reports whether a character can be in a method (RFC 9110, 5.6.2).
 func tokenRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r < 0x80 && bytes.ContainsRune([]byte("!#$%&'*+-.^_`|~"), r)
 }
 
-// replay is a connection of which something was read already.
+// replay is a connection that first returns bytes that were already read.
 type replay struct {
 	half
 	first []byte

@@ -12,8 +12,8 @@ import (
 	"holt/internal/door/httpapi/servertest"
 )
 
-// TestEndpointsAreGuarded: every endpoint is bound, and a computer that may do nothing but a few things to itself gets Forbidden from each
-// endpoint whose need is not Anyone. An endpoint that depends on content without a rule answers Internal.
+// TestEndpointsAreGuarded: every endpoint is bound, has a rule, and returns Forbidden to a computer that calls it about
+// another, unless anyone may call it.
 func TestEndpointsAreGuarded(t *testing.T) {
 	m := servertest.New(t.TempDir())
 	t.Cleanup(m.Close)

@@ -11,62 +11,62 @@ import (
 	"holt/internal/store/db"
 )
 
-// lanes are the goroutines that carry out firings, one for each schedule that has some.
-type lanes struct {
+// workers are the goroutines that carry out firings, one for each schedule with open firings.
+type workers struct {
 	mu     sync.Mutex
 	closed bool
-	set    map[holt.ScheduleID]*lane
+	set    map[holt.ScheduleID]*worker
 }
 
-type lane struct {
-	again bool          // there may be another firing; guarded by lanes.mu
-	bell  chan struct{} // holds one then
+type worker struct {
+	again bool          // there may be another firing; guarded by workers.mu
+	wake  chan struct{} // has an element then
 }
 
-// pursue has the firings of a schedule carried out that go on.
-func (s *Store) pursue(id holt.ScheduleID) {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	l := s.lanes.set[id]
+// startWorker starts the worker of a schedule, or wakes it.
+func (s *Store) startWorker(id holt.ScheduleID) {
+	s.workers.mu.Lock()
+	defer s.workers.mu.Unlock()
+	l := s.workers.set[id]
 	switch {
-	case s.lanes.closed:
+	case s.workers.closed:
 	case l == nil:
-		l = &lane{bell: make(chan struct{}, 1)}
-		s.lanes.set[id] = l
+		l = &worker{wake: make(chan struct{}, 1)}
+		s.workers.set[id] = l
 		s.wg.Go(func() { s.follow(id, l) })
 	default:
 		l.again = true
 		select {
-		case l.bell <- struct{}{}:
+		case l.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// rests ends a lane unless there may be another firing.
-func (s *Store) rests(id holt.ScheduleID, l *lane) bool {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
+// endWorker removes a worker, unless there may be another firing.
+func (s *Store) endWorker(id holt.ScheduleID, l *worker) bool {
+	s.workers.mu.Lock()
+	defer s.workers.mu.Unlock()
 	if l.again {
 		l.again = false
 		return false
 	}
-	delete(s.lanes.set, id)
+	delete(s.workers.set, id)
 	return true
 }
 
-// follow is a lane: it carries out the firings of a schedule until none goes on.
-func (s *Store) follow(id holt.ScheduleID, l *lane) {
+// follow is the goroutine of a worker: it carries out the firings of a schedule until none is open.
+func (s *Store) follow(id holt.ScheduleID, l *worker) {
 	for s.ctx.Err() == nil {
-		f, ok, err := s.head(s.ctx, id)
+		f, ok, err := s.nextOpen(s.ctx, id)
 		if err == nil && !ok {
-			if s.rests(id, l) {
+			if s.endWorker(id, l) {
 				return
 			}
 			continue
 		}
 		if err == nil {
-			err = s.carry(s.ctx, l, f)
+			err = s.carryOut(s.ctx, l, f)
 		}
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Error("carry out schedule", "schedule", id, "err", err)
@@ -75,13 +75,13 @@ func (s *Store) follow(id holt.ScheduleID, l *lane) {
 	}
 }
 
-// tryEvery is how long what failed here, not in the computer, waits for another try.
+// tryEvery is the pause after an error on the host, as opposed to one in the computer.
 const tryEvery = time.Second
 
-// head returns the firing of a schedule that is to be carried out.
-func (s *Store) head(ctx context.Context, id holt.ScheduleID) (f firing, ok bool, err error) {
+// nextOpen returns the firing of a schedule that is carried out next.
+func (s *Store) nextOpen(ctx context.Context, id holt.ScheduleID) (f firing, ok bool, err error) {
 	err = s.read(ctx, func(tx *db.Tx) error {
-		all, err := firings(tx, `WHERE schedule = ? AND `+goesOn+` ORDER BY state = 'queued', seq LIMIT 1`, id)
+		all, err := firings(tx, `WHERE schedule = ? AND `+isOpen+` ORDER BY state = 'queued', seq LIMIT 1`, id)
 		if ok = len(all) > 0; ok {
 			f = all[0]
 		}
@@ -90,8 +90,8 @@ func (s *Store) head(ctx context.Context, id holt.ScheduleID) (f firing, ok bool
 	return f, ok, err
 }
 
-// carry brings a firing to its end. An error, or the end of ctx, leaves it where it is.
-func (s *Store) carry(ctx context.Context, l *lane, f firing) error {
+// carryOut takes a firing to its end. An error, or the end of ctx, leaves it in its recorded state.
+func (s *Store) carryOut(ctx context.Context, l *worker, f firing) error {
 	if f.State == holt.FiringQueued {
 		if err := s.prepare(ctx, &f); err != nil {
 			return err
@@ -103,15 +103,15 @@ func (s *Store) carry(ctx context.Context, l *lane, f firing) error {
 		}
 	}
 	if f.State == holt.FiringRunning {
-		if err := s.await(ctx, l, &f); err != nil {
+		if err := s.awaitRun(ctx, l, &f); err != nil {
 			return err
 		}
 	}
-	return s.rest(ctx, f)
+	return s.restComputer(ctx, f)
 }
 
-// prepare writes down, before anything is done, the id that the run of a firing is to have, and how
-// its computer rests now.
+// prepare records the id of a firing's run and the state of its computer, before the computer is
+// woken.
 func (s *Store) prepare(ctx context.Context, f *firing) error {
 	for {
 		c, err := s.cfg.Computers.Get(ctx, string(f.computer))
@@ -121,7 +121,7 @@ func (s *Store) prepare(ctx context.Context, f *firing) error {
 		if err := s.write(ctx, func(tx *db.Tx) error { return begin(tx, f, c.State) }); err != nil {
 			return err
 		}
-		// Another firing may have let it rest in between.
+		// Another firing may have paused or stopped the computer in between.
 		is, err := s.cfg.Computers.Get(ctx, string(f.computer))
 		if f.was != "" || err != nil || restsAs(is.State) == restsAs(c.State) {
 			return nil
@@ -129,7 +129,7 @@ func (s *Store) prepare(ctx context.Context, f *firing) error {
 	}
 }
 
-// begin is prepare of a computer that is in some state.
+// begin is the transaction of prepare, for a computer in a given state.
 func begin(tx *db.Tx, f *firing, state holt.ComputerState) error {
 	r, _, err := byID(tx, f.Schedule)
 	if err != nil {
@@ -141,7 +141,7 @@ func begin(tx *db.Tx, f *firing, state holt.ComputerState) error {
 		f.was = ""
 	case as != "":
 		f.was = as
-	case f.was == "": // another one may have woken it, and leave it to this one
+	case f.was == "": // another firing woke the computer and leaves it to this one to restore the state
 		err = tx.Query(`SELECT was FROM firing WHERE computer = ? AND was <> '' LIMIT 1`, []any{f.computer}, func(row *db.Row) error {
 			f.was = holt.ComputerState(row.Text(0))
 			return nil
@@ -153,7 +153,7 @@ func begin(tx *db.Tx, f *firing, state holt.ComputerState) error {
 	return save(tx, *f)
 }
 
-// restsAs is how a computer rests that is in some state, or is about to; "" if it does not.
+// restsAs returns paused or stopped for a computer that is or is becoming so, and "" otherwise.
 func restsAs(state holt.ComputerState) holt.ComputerState {
 	switch state {
 	case holt.ComputerPaused, holt.ComputerPausing:
@@ -184,7 +184,7 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	var run holt.Run
 	err = s.wake(holt.WithActor(ctx, holt.Actor{Schedule: r.ID, Name: r.Name}), *f, func(ctx context.Context) error {
 		spec := r.Spec
-		spec.Detached = true // whoever looks at it holds it up at no time
+		spec.Detached = true // a slow follower must not block the run
 		run, err = s.cfg.Computers.Start(ctx, f.Run, f.computer, spec)
 		return err
 	})
@@ -192,11 +192,11 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case computer.Ending(err):
-		return pause(ctx, tryEvery) // unless that is called off, the next daemon goes on
+		return pause(ctx, tryEvery) // the next daemon continues
 	case lacksRoom(err) && s.waits(f):
-		return s.tryLater(ctx, f, err)
+		return s.retryLater(ctx, f, err)
 	case err != nil:
-		s.log.WarnContext(ctx, "schedule could not run", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
+		s.log.WarnContext(ctx, "start run of schedule", "schedule", r.ID, "name", r.Name, "computer", f.computer, "err", err)
 		return s.finish(ctx, f, holt.FiringFailed, reasonOf(err))
 	}
 	if err := s.point("schedule/started"); err != nil {
@@ -206,33 +206,33 @@ func (s *Store) start(ctx context.Context, f *firing) error {
 	return s.write(ctx, func(tx *db.Tx) error { return save(tx, *f) })
 }
 
-// wake does what wakes the computer of a firing, in its turn. One that did not come up is left alone for a while, and the answer
-// is the same then, but when somebody has just asked.
+// wake calls do, which wakes the computer of a firing, with a slot. After a failed wake it returns the same error for a
+// while without a try, except for a manual firing.
 func (s *Store) wake(ctx context.Context, f firing, do func(context.Context) error) error {
 	c, err := s.cfg.Computers.Get(ctx, string(f.computer))
 	if err != nil {
 		return err
 	}
-	end, err := s.turns.take(ctx, c)
+	end, err := s.slots.acquire(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if why := s.turns.leave(c.ID); why != nil && (!f.Manual || !f.refused.IsZero()) {
+	if why := s.slots.failure(c.ID); why != nil && (!f.Manual || !f.refused.IsZero()) {
 		if c, err = s.cfg.Computers.Get(ctx, string(f.computer)); err != nil {
 			return err
 		}
-		if c.State != holt.ComputerRunning { // else somebody has mended it
+		if c.State != holt.ComputerRunning { // if it runs, it was repaired
 			return why
 		}
 	}
 	if err = do(ctx); ctx.Err() == nil && !computer.Ending(err) {
-		s.turns.ended(c.ID, err)
+		s.slots.record(c.ID, err)
 	}
 	return err
 }
 
-// mostReason bounds what is kept of an error, bytes.
+// mostReason is the maximum length of a reason, bytes.
 const mostReason = 1000
 
 func reasonOf(err error) string {
@@ -248,13 +248,13 @@ func reasonOf(err error) string {
 }
 
 const (
-	awaitFirst = 100 * time.Millisecond // how often a run is looked at whether it has ended, at first
+	awaitFirst = 100 * time.Millisecond // poll interval of a run's state, at first
 	awaitMost  = 5 * time.Second        // and later
-	killAfter  = 10 * time.Second       // how long a run has to end that another takes the place of
+	killAfter  = 10 * time.Second       // from SIGTERM to SIGKILL for a run that is replaced
 )
 
-// await follows the run of a firing to its end.
-func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
+// awaitRun follows the run of a firing to its end.
+func (s *Store) awaitRun(ctx context.Context, l *worker, f *firing) error {
 	var asked, killed, tried time.Time
 	reason := ""
 	for wait := awaitFirst; ; wait = min(2*wait, awaitMost) {
@@ -280,20 +280,20 @@ func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
 		}
 		if now := time.Now(); replaced && !frozen && (asked.IsZero() || now.Sub(asked) >= killAfter && now.Sub(killed) >= killAfter) {
 			signal := "SIGKILL"
-			if reason = "the one of " + stamp(next.Due) + " took its place"; asked.IsZero() {
+			if reason = "replaced by the run of " + stamp(next.Due); asked.IsZero() {
 				signal, asked = "SIGTERM", now
 			} else {
 				killed = now
 			}
 			if err := s.cfg.Computers.Signal(ctx, f.Run, signal); err != nil {
-				s.log.WarnContext(ctx, "end run of schedule", "schedule", f.Schedule, "run", f.Run, "err", err)
+				s.log.WarnContext(ctx, "signal run of schedule", "schedule", f.Schedule, "run", f.Run, "err", err)
 			}
 			wait = awaitFirst
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-l.bell:
+		case <-l.wake:
 		case <-ctx.Done():
 		}
 		if t.Stop(); ctx.Err() != nil {
@@ -302,7 +302,7 @@ func (s *Store) await(ctx context.Context, l *lane, f *firing) error {
 	}
 }
 
-// replacement returns the firing that takes the place of the one that goes on.
+// replacement returns the queued firing that replaces the one that is carried out.
 func (s *Store) replacement(ctx context.Context, id holt.ScheduleID) (f firing, ok bool, err error) {
 	err = s.read(ctx, func(tx *db.Tx) error {
 		all, err := firings(tx, `WHERE schedule = ? AND state = 'queued' AND replaces LIMIT 1`, id)
@@ -314,8 +314,8 @@ func (s *Store) replacement(ctx context.Context, id holt.ScheduleID) (f firing, 
 	return f, ok, err
 }
 
-// finish writes down the end of a firing. If another one of its schedule waits, the computer does not
-// rest in between: that is left to it.
+// finish records the end of a firing. If another one of its schedule is queued, the computer stays awake for
+// it, and that one restores the computer's state.
 func (s *Store) finish(ctx context.Context, f *firing, state holt.FiringState, reason string) error {
 	f.State, f.Reason = state, reason
 	if f.EndedAt == nil {
@@ -340,9 +340,9 @@ func (s *Store) finish(ctx context.Context, f *firing, state holt.FiringState, r
 	})
 }
 
-// rest lets the computer of a firing that has ended rest as it did before, unless something
+// restComputer pauses or stops the computer of an ended firing, as it was before, unless something
 // else uses it.
-func (s *Store) rest(ctx context.Context, f firing) error {
+func (s *Store) restComputer(ctx context.Context, f firing) error {
 	if f.State.GoesOn() {
 		return nil
 	}
@@ -355,9 +355,9 @@ func (s *Store) rest(ctx context.Context, f firing) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case computer.Ending(err):
-			return nil // the next daemon does
+			return nil // the next daemon does it
 		case err != nil && holt.CodeOf(err) != holt.NotFound:
-			s.log.WarnContext(ctx, "let computer rest after schedule", "schedule", f.Schedule, "computer", f.computer, "as", f.was, "err", err)
+			s.log.WarnContext(ctx, "pause or stop computer after schedule", "schedule", f.Schedule, "computer", f.computer, "as", f.was, "err", err)
 		}
 		f.was = ""
 	}
@@ -365,29 +365,29 @@ func (s *Store) rest(ctx context.Context, f firing) error {
 		if err := save(tx, f); err != nil {
 			return err
 		}
-		// Of a schedule that was deleted nothing has to be known any more.
+		// The firings of a deleted schedule are not kept.
 		return tx.Exec(`DELETE FROM firing WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM schedule WHERE id = firing.schedule)`, f.seq)
 	})
 }
 
-// restAll lets computers rest that a daemon before this one woke and did not come to.
+// restAll pauses or stops the computers that the daemon before this one woke and did not restore.
 func (s *Store) restAll(ctx context.Context) {
 	var owed []firing
 	err := s.read(ctx, func(tx *db.Tx) (err error) {
-		owed, err = firings(tx, `WHERE was <> '' AND NOT `+goesOn)
+		owed, err = firings(tx, `WHERE was <> '' AND NOT `+isOpen)
 		return err
 	})
 	for _, f := range owed {
 		if err == nil {
-			err = s.rest(ctx, f)
+			err = s.restComputer(ctx, f)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.ErrorContext(ctx, "let computers rest after schedules", "err", err)
+		s.log.ErrorContext(ctx, "pause or stop computers after schedules", "err", err)
 	}
 }
 
-// takeOver settles what a daemon before this one left, and returns the schedules with firings that go on.
+// takeOver recomputes next times, marks late firings as missed, and returns the schedules with open firings.
 func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error) {
 	now := s.cfg.Now().UTC()
 	var left []firing
@@ -396,9 +396,9 @@ func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error
 		if err != nil {
 			return err
 		}
-		for _, r := range all { // the rules of a time zone may be others now
-			if wrong := r.wrong(); wrong != nil {
-				s.skip(r.ID, wrong)
+		for _, r := range all { // the rules of time zones may have changed
+			if invalid := r.invalid(); invalid != nil {
+				s.skip(r.ID, invalid)
 				continue
 			}
 			table, err := Parse(r.Cron, r.TimeZone)
@@ -407,12 +407,12 @@ func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error
 			}
 			if next := table.Next(r.after); !next.Equal(r.next) {
 				r.next = next
-				if err := moveOn(tx, r); err != nil {
+				if err := saveTimes(tx, r); err != nil {
 					return err
 				}
 			}
 		}
-		left, err = firings(tx, `WHERE `+goesOn+` ORDER BY seq`)
+		left, err = firings(tx, `WHERE `+isOpen+` ORDER BY seq`)
 		return err
 	})
 	for _, f := range left {
@@ -426,7 +426,7 @@ func (s *Store) takeOver(ctx context.Context) (open []holt.ScheduleID, err error
 	return open, err
 }
 
-// tooLate takes a firing for missed whose run was not started in time, if that is its policy.
+// tooLate marks a firing as missed if its run was not started in time and its policy is skip.
 func (s *Store) tooLate(ctx context.Context, f firing, now time.Time) error {
 	if f.Manual || f.State == holt.FiringRunning || now.Sub(f.Due) <= grace || f.State == holt.FiringQueued && f.Reason != "" {
 		return nil
@@ -441,5 +441,5 @@ func (s *Store) tooLate(ctx context.Context, f firing, now time.Time) error {
 			return err
 		}
 	}
-	return s.finish(ctx, &f, holt.FiringMissed, "the daemon ended before its run had started; the policy for missed times is skip")
+	return s.finish(ctx, &f, holt.FiringMissed, "the daemon ended before the run started; the policy for missed times is skip")
 }

@@ -11,7 +11,7 @@ import (
 	"holt"
 )
 
-// withDown is a world in which computers of the tenant a do not come up, for two minutes each time, and one of the tenant b does.
+// withDown is a world in which each wake of a computer of tenant a fails after two minutes, and one of tenant b wakes.
 func withDown(t *testing.T, n int) (w *world, names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprint("down-", i))
@@ -26,7 +26,7 @@ func withDown(t *testing.T, n int) (w *world, names []string) {
 	return w, names
 }
 
-// begins is when the last firing of a schedule had its run.
+// begins returns when the last firing of a schedule started its run.
 func (w *world) begins(ref string) (clock string) {
 	w.t.Helper()
 	list, err := w.s.History(w.t.Context(), ref, 1)
@@ -37,9 +37,9 @@ func (w *world) begins(ref string) (clock string) {
 	return list[0].StartedAt.Format(time.TimeOnly)
 }
 
-// A computer that does not come up, with many schedules, keeps no other waiting; it is tried again less and less often, once
-// for all of its schedules, of which each says why it waits, and once it comes up they run.
-func TestDownKeepsNobodyWaiting(t *testing.T) {
+// TestDownComputer: a computer that fails to wake, with many schedules, does not delay others. It is retried at growing
+// intervals, once for all its schedules, each of which has a reason. Once it wakes they run.
+func TestDownComputer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, names := withDown(t, 1)
 		s := w.open()
@@ -49,10 +49,10 @@ func TestDownKeepsNobodyWaiting(t *testing.T) {
 		w.add("sound", "nightly", "0 3 * * *", "1m", nil)
 		time.Sleep(3*time.Hour + time.Minute)
 		if at := w.begins("nightly"); at != "03:00:03" {
-			t.Errorf("it began at %s", at)
+			t.Errorf("the run began at %s", at)
 		}
 		time.Sleep(49 * time.Minute)
-		if tries := w.tried() - 1; tries < 4 || tries > 8 { // each of 2 minutes, and after 15 s, 30 s, 1, 2, 4, 8 and 10 minutes
+		if tries := w.tried() - 1; tries < 4 || tries > 8 { // 2 minutes each, with pauses of 15 s, 30 s, 1, 2, 4, 8 and 10 minutes
 			t.Errorf("%d tries in 50 minutes", tries)
 		}
 		for i := range 20 {
@@ -71,7 +71,8 @@ func TestDownKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// Of several that do not come up, all of one tenant, the next turn is another's; who asks for a run is not told of what was before.
+// TestDownOfOneTenant: if several computers of one tenant fail to wake, the next slot goes to another tenant. A manual run
+// tries again.
 func TestDownOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, names := withDown(t, 12)
@@ -79,10 +80,10 @@ func TestDownOfOneTenant(t *testing.T) {
 		for _, name := range names {
 			w.add(name, name, "0 3 * * *", "1m", nil)
 		}
-		w.add("sound", "nightly", "1 3 * * *", "1m", nil) // when all others wait already
+		w.add("sound", "nightly", "1 3 * * *", "1m", nil) // while all others wait
 		time.Sleep(3*time.Hour + 20*time.Minute)
 		if at := w.begins("nightly"); at != "03:02:03" {
-			t.Errorf("it began at %s", at)
+			t.Errorf("the run began at %s", at)
 		}
 		w.add(names[0], "other", "@yearly", "1m", nil)
 		w.mends()
@@ -93,7 +94,7 @@ func TestDownOfOneTenant(t *testing.T) {
 	})
 }
 
-// A computer that somebody has started, after it did not come up for so long that it is left alone, runs its schedule soon.
+// TestDownUntilStarted: a computer that failed to wake and was then started by a person runs its schedule soon.
 func TestDownUntilStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, names := withDown(t, 1)
@@ -110,7 +111,7 @@ func TestDownUntilStarted(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		w.wants("nightly", "03:00 exited")
 		if again := w.tried(); again > tries+1 {
-			t.Errorf("it was woken %d times more", again-tries)
+			t.Errorf("%d more wakes", again-tries)
 		}
 		w.ok(s.Close())
 	})
