@@ -109,7 +109,7 @@ func TestStartIsIdempotent(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	c := startGuest(t).client(t)
 	var wg sync.WaitGroup
 	for i := range 40 {
