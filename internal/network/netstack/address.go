@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What every machine sees: the same in each, so that a fork keeps its address.
+// Addresses of the virtual network. They are the same for each machine, so that
+// a fork keeps its address.
 var (
 	Guest    = netip.MustParseAddr("10.0.2.15")
 	Gateway  = netip.MustParseAddr("10.0.2.2")
@@ -16,17 +17,18 @@ var (
 	inner    = netip.MustParsePrefix("10.0.2.0/24")
 )
 
-// notPublic are the networks of IANA's special-purpose registry (RFC 6890 and what updates it) that
-// are not globally reachable, with multicast and what is reserved: private ones, shared (carriers'),
-// loopback, link-local with the clouds' metadata address, documentation, benchmarks.
+// notPublic are the networks of IANA's special-purpose registry (RFC 6890 and
+// its updates) that are not globally reachable, and multicast and reserved
+// networks: private, shared (carrier-grade NAT), loopback, link-local with the
+// clouds' metadata address, documentation, benchmarks.
 var notPublic = parsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
 	"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"168.63.129.16/32", // Azure's metadata and control, which looks public
+	"168.63.129.16/32", // Azure's metadata service, although the address looks public
 )
 
-// never are networks that no policy opens: what is this host, its loopback, everybody, and nobody.
+// never are networks that no policy opens: this host, its loopback, multicast and broadcast.
 var (
 	loopback = netip.MustParsePrefix("127.0.0.0/8")
 	never    = parsePrefixes("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")
@@ -43,17 +45,18 @@ func within(ip netip.Addr, nets []netip.Prefix) bool {
 	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// hostAddresses are the host's own, which may be public: what listens there trusts who is on the host.
+// hostAddresses are the host's own addresses, which may be public. Services
+// there may trust local clients.
 type hostAddresses struct {
 	mu   sync.Mutex
 	read time.Time
 	own  []netip.Prefix
 }
 
-// hostFresh is for how long they are believed.
+// hostFresh is how long they are cached.
 const hostFresh = 2 * time.Second
 
-// contain tells whether an address is the host's. If it cannot be known, it is.
+// contain reports whether an address is the host's. If that cannot be determined, it returns true.
 func (h *hostAddresses) contain(ip netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

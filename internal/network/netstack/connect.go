@@ -18,14 +18,14 @@ import (
 
 const copyBuffer = 16 << 10
 
-// half is a side of a connection.
+// half is one side of a connection.
 type half interface {
 	net.Conn
 	CloseWrite() error
 	abort() // ends it with a reset
 }
 
-// inside is a connection of the guest's.
+// inside is a connection from the guest.
 type inside struct {
 	*gonet.TCPConn
 	ep    tcpip.Endpoint
@@ -40,8 +40,9 @@ func (i *inside) Close() error {
 	return err
 }
 
-// connect meets a connection of the guest. One to elsewhere is opened from here first, and only then
-// does the guest have it: where nobody listens it is refused there as well.
+// connect handles a new connection of the guest. It first connects to the
+// destination, and accepts the guest's connection only then, so that a refused
+// connection is refused for the guest too.
 func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
 	if !s.flows.enter(inward) {
@@ -58,7 +59,7 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	}
 	out, err := s.open(s.ctx, to, "", nil)
 	if err != nil {
-		// Who does not answer there does not answer here: the guest's own kernel gives up when it wants to.
+		// If the destination is silent, be silent too: the guest's kernel has its own timeout.
 		r.Complete(!silent(err))
 		leave()
 		return
@@ -71,7 +72,7 @@ func (s *Stack) connect(r *tcp.ForwarderRequest) {
 	s.carry(in, out)
 }
 
-// accept lets the guest have its connection.
+// accept completes the guest's connection.
 func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
@@ -89,7 +90,7 @@ func (s *Stack) accept(r *tcp.ForwarderRequest, leave func()) *inside {
 	return &inside{TCPConn: gonet.NewTCPConn(&queue, ep), ep: ep, leave: leave}
 }
 
-// keep has a guest that was reset, and knows nothing of a connection, end it.
+// keep enables keepalives, so that a connection that a restarted guest does not know ends.
 func (s *Stack) keep(ep tcpip.Endpoint) {
 	idle, interval := tcpip.KeepaliveIdleOption(s.idle), tcpip.KeepaliveIntervalOption(s.idle/4)
 	ep.SetSockOpt(&idle)
@@ -98,8 +99,9 @@ func (s *Stack) keep(ep tcpip.Endpoint) {
 	ep.SocketOptions().SetKeepAlive(true)
 }
 
-// carry carries bytes both ways until both have ended, and closes both. A side that ends in
-// a reset ends the other so. Where an address counts only for its names, what the guest says first is heard.
+// carry copies bytes both ways until both ends are done, and closes both. A
+// reset of one side resets the other. If the address is allowed only for its
+// names, carry first reads what the guest sends, to learn the name.
 func (s *Stack) carry(in half, out *outside) {
 	f := out.flow
 	f.onReset(in.abort)
@@ -111,7 +113,7 @@ func (s *Stack) carry(in half, out *outside) {
 		end()
 		return
 	}
-	quiet := func() { out.SetReadDeadline(time.Unix(1, 0)); back.Wait() } // ends pass, and nothing else
+	quiet := func() { out.SetReadDeadline(time.Unix(1, 0)); back.Wait() } // stop reading from the destination
 	heard, said := hear(in)
 	switch {
 	case said.speech == spokenHTTP && !out.answered.Load():
@@ -136,13 +138,14 @@ func (s *Stack) carry(in half, out *outside) {
 	end()
 }
 
-// mayBe tells whether the guest may mean a name by a flow, and notes that it does.
+// mayBe reports whether the policy allows name for the flow, and records it.
 func (s *Stack) mayBe(f *flow, name string) bool {
 	f.says(name)
 	return name != "" && s.allows(f)
 }
 
-// pass carries bytes one way. When they have ended the other way has to go on, or end.
+// pass copies bytes one way. At their end it closes the other side for writing;
+// an error resets the flow.
 func pass(to, from half, f *flow) {
 	b := make([]byte, copyBuffer)
 	for {
@@ -161,7 +164,7 @@ func pass(to, from half, f *flow) {
 			}
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return // somebody else goes on
+			return // the web server has taken over
 		default:
 			f.reset()
 			return

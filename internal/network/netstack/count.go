@@ -11,10 +11,10 @@ import (
 	"holt"
 )
 
-// maxDestinations are counted each for itself; the others all together.
+// maxDestinations have a counter each; the other destinations share one.
 const maxDestinations = 512
 
-// counter is what went to and from one destination.
+// counter counts the traffic with one destination.
 type counter struct {
 	sent, received, opened, open, refused atomic.Int64
 }
@@ -24,7 +24,7 @@ type counters struct {
 	all map[string]*counter
 }
 
-// opens counts a flow to a destination, which stays counted for itself until the flow is closed.
+// opens counts a flow to a destination, whose counter is not merged while the flow is open.
 func (c *counters) opens(destination string) *counter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,10 +34,10 @@ func (c *counters) opens(destination string) *counter {
 	return one
 }
 
-// questions is the destination of questions for names, which the host's resolvers were asked.
+// questions is the destination for the traffic of DNS queries to the host's resolvers.
 const questions = "dns"
 
-// asks counts a question, and the bytes of its messages: a name carries data as well as a connection does.
+// asks counts a DNS query and the bytes of its messages: a guest can send data in names.
 func (c *counters) asks(sent, received int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,15 +47,16 @@ func (c *counters) asks(sent, received int) {
 	one.received.Add(int64(received))
 }
 
-// refuse counts that a destination was refused.
+// refuse counts a refused flow to a destination.
 func (c *counters) refuse(destination string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of(destination).refused.Add(1)
 }
 
-// of is the counter of a destination. If there are too many, that to which least went joins the others
-// (""): a guest that asks for a thousand names hides no traffic by it.
+// of returns the counter of a destination. If there are too many, it merges the
+// one with the least traffic into that of the others (""), so that a guest
+// cannot hide traffic among a thousand destinations.
 func (c *counters) of(destination string) *counter {
 	if c.all == nil {
 		c.all = map[string]*counter{"": {}}
@@ -70,7 +71,7 @@ func (c *counters) of(destination string) *counter {
 	return c.all[destination]
 }
 
-// join adds the least of the counters to the others'.
+// join merges the smallest counter into that of the others.
 func (c *counters) join() bool {
 	least, name := (*counter)(nil), ""
 	for n, one := range c.all {
@@ -92,7 +93,7 @@ func (c *counters) join() bool {
 
 func (c *counter) bytes() int64 { return c.sent.Load() + c.received.Load() }
 
-// destination is what a user calls an address: the name that the guest asked for, or itself.
+// destination returns the name that the guest looked up for an address, or the address.
 func (s *Stack) destination(to netip.AddrPort) string {
 	switch names := s.names.of(to.Addr()); {
 	case to.Addr() == Gateway:
@@ -103,7 +104,7 @@ func (s *Stack) destination(to netip.AddrPort) string {
 	return to.Addr().String()
 }
 
-// Traffic returns what went where, in the order of names.
+// Traffic returns the traffic by destination, in the order of names.
 func (s *Stack) Traffic() []holt.Traffic {
 	s.count.mu.Lock()
 	defer s.count.mu.Unlock()
@@ -121,7 +122,7 @@ func (s *Stack) Traffic() []holt.Traffic {
 	return out
 }
 
-// atomicTime is a snapshot that several set.
+// atomicTime is a time that several goroutines set.
 type atomicTime struct{ ns atomic.Int64 }
 
 func (a *atomicTime) now()           { a.ns.Store(time.Now().UnixNano()) }

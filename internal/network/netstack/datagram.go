@@ -19,24 +19,25 @@ import (
 )
 
 const (
-	datagramIdle = 2 * time.Minute  // RFC 4787, REQ-5: a mapping lives for at least that
-	questionIdle = 20 * time.Second // to a well-known port it may end before (ibid., b): questions for names
+	datagramIdle = 2 * time.Minute  // RFC 4787, REQ-5: the minimum lifetime of a mapping
+	questionIdle = 20 * time.Second // DNS; shorter is allowed for well-known ports (ibid., b)
 	maxDatagram  = 64 << 10
 
-	manyDatagrams = maxFlows - maxFlows/8 // flows, from which on the stillest give way
+	manyDatagrams = maxFlows - maxFlows/8 // from this number of flows, the least recently used are closed
 )
 
-// datagramBuffers are taken while a datagram passes, not while one is waited for.
+// datagramBuffers are taken only while a datagram is copied, not while waiting for one.
 var datagramBuffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 
-// forwards gives a forwarder the datagrams that may pass; of the others the guest hears that they are prohibited (ICMP).
+// forwards passes allowed datagrams to a forwarder. For the others the guest
+// gets ICMP "prohibited".
 func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *stack.PacketBuffer) bool {
 	return func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 		to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
-		if to.Port() == 0 || !s.mayReach(s.newFlow(to, nil)) || s.quic(to) { // 0 would stand for any port
+		if to.Port() == 0 || !s.mayReach(s.newFlow(to, nil)) || s.quic(to) { // port 0 would mean any port
 			s.count.refuse(s.destination(to))
 			if inner.Contains(to.Addr()) {
-				return false // nobody listens here
+				return false // nothing listens here
 			}
 			s.tellLimited(prohibited, packetOf(pkt))
 			return true
@@ -49,13 +50,13 @@ func (s *Stack) forwards(next *udp.Forwarder) func(stack.TransportEndpointID, *s
 	}
 }
 
-// quic tells whether datagrams would be HTTP/3 to an address that counts only for its names: the name is
-// said in secret there. Whoever speaks it goes on to TCP when nobody is there.
+// quic reports whether datagrams would be HTTP/3 to an address that is allowed
+// only for its names: QUIC encrypts the name. Clients fall back to TCP.
 func (s *Stack) quic(to netip.AddrPort) bool {
 	return (to.Port() == 443 || to.Port() == 80) && s.byName(to)
 }
 
-// datagram begins an exchange of datagrams. It is called for the first, on the link's goroutine.
+// datagram starts a flow for the first datagram, on the link's goroutine.
 func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	to := netip.AddrPortFrom(addrOf(r.ID().LocalAddress), r.ID().LocalPort)
 	f := s.newFlow(to, nil)
@@ -66,7 +67,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 		s.flows.endOldest()
 	}
 	if !s.flows.enter(datagrams) {
-		return // lost, as datagrams are: it takes a snapshot to end so many
+		return // drop it: ending that many flows takes a moment
 	}
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
@@ -83,7 +84,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	}()
 }
 
-// endOldest ends the exchange that has been still for longest.
+// endOldest closes the least recently used flow.
 func (f *flows) endOldest() {
 	all := slices.DeleteFunc(f.list(), func(one *flow) bool { return one.last.ns.Load() == 0 || one.hasEnded() })
 	if len(all) > 0 {
@@ -101,7 +102,7 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	if err != nil {
 		return
 	}
-	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // if that fails the guest hears of no errors
+	raw.Control(func(fd uintptr) { wantErrors(int(fd)) }) // if that fails the guest gets no ICMP errors
 	in.raw = raw
 	f.count = s.count.opens(s.destination(f.to))
 	defer f.count.open.Add(-1)
@@ -124,7 +125,7 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	back.Wait()
 }
 
-// heap is the guest's side of an exchange: what it has sent.
+// heap is the guest's side of a flow: the queue of datagrams that it has sent.
 type heap struct {
 	s     *Stack
 	ep    tcpip.Endpoint
@@ -134,7 +135,7 @@ type heap struct {
 	ttl   uint8           // that out sends with; 0: the host's own
 }
 
-// relay sends on what the guest sends, until the exchange ends or has been still for long enough.
+// relay forwards the guest's datagrams until the flow ends or has been idle.
 func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Duration) {
 	entry, ready := waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventErr | waiter.EventHUp)
 	h.queue.EventRegister(&entry)
@@ -158,7 +159,7 @@ func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Dur
 	}
 }
 
-// one sends one datagram on, if there is one.
+// one forwards one datagram, if there is one.
 func (h *heap) one(out net.Conn, f *flow) bool {
 	b := datagramBuffers.Get().(*[maxDatagram]byte)
 	defer datagramBuffers.Put(b)
@@ -176,7 +177,7 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 		h.live(got.ControlMessages.TTL - 1)
 	}
 	n, failed := out.Write(b[:got.Count])
-	if failed != nil && !f.hasEnded() { // it may be the error of a former one, which is reported once
+	if failed != nil && !f.hasEnded() { // may be the error of an earlier datagram, reported once
 		n, failed = out.Write(b[:got.Count])
 	}
 	if failed == nil {
@@ -185,7 +186,7 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 	return true
 }
 
-// live has what is sent on from now on live for so many hops, so that it is known which routers it passes.
+// live sets the time to live of datagrams sent from now on, so that traceroute works.
 func (h *heap) live(hops uint8) {
 	if h.ttl == hops {
 		return
@@ -197,7 +198,7 @@ func (h *heap) live(hops uint8) {
 	})
 }
 
-// receiveDatagrams gives the guest what comes for it, and errors of routers and of who is there.
+// receiveDatagrams forwards incoming datagrams, and ICMP errors of routers and hosts, to the guest.
 func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
 	for failures := 0; failures < mostFailures; {
 		err := from.Read(func(fd uintptr) bool {

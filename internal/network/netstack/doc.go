@@ -1,38 +1,40 @@
 // Package netstack is the network of one computer: a TCP/IP stack in user space at the other end of
-// the machine's only Ethernet link. Connections and datagrams of the guest end here; what its policy
-// lets pass is opened again from the host, by a socket of this process. The host needs no interface,
-// no route and no privilege for it, and machines with the same address stand side by side.
+// the machine's only Ethernet link. Connections and datagrams of the guest end here. If its policy
+// allows a flow, a socket of this process opens it again from the host. The host needs no interface,
+// no route and no privilege for this, and machines can have the same address.
 //
-// It is no router: nothing of the guest's packets goes out but their payload and their time to live, so there is no spoofed
-// source, no fragment and no odd flag to get past a filter with. It is no firewall of what comes in
-// either: nobody outside reaches a guest through it. docs/design/network.md says what is held.
+// It is not a router: only the payload and the time to live of the guest's packets leave the stack,
+// so that spoofed sources, fragments and odd flags cannot pass a filter. It is not a firewall for
+// incoming traffic: nothing outside can reach a guest through it. docs/design/network.md has the
+// guarantees.
 //
-// The link is a stream of frames, each behind its length (4 bytes, big endian), as QEMU's netdev
-// "stream" speaks it. Frames that are not ARP, or IPv4 from the guest's own address, are dropped
+// The link is a stream of frames, each preceded by its length (4 bytes, big endian), the protocol of
+// QEMU's netdev "stream". Frames other than ARP, and IPv4 from the guest's own address, are dropped
 // before the stack sees them.
 //
-// Names are resolved here as well ([Policy]): a guest that may reach a domain reaches the addresses
-// that this resolver gave it for that, and no address is given that the policy refuses whatever its
-// name, so that a name which is bound to an inner address (DNS rebinding) leads nowhere. Names of the network
-// that the host is in are not told (private.go). Where an
-// address may be reached only for a name, what is said first on a connection counts too (hear.go):
-// TLS must ask for a name that is allowed, each request of HTTP must be to one. What was opened for a name goes on
-// when the name does not count for new connections any more; names are kept by who asks ([Stack.Known]).
+// The package also resolves names ([Policy]). A guest that may reach a domain may reach the addresses
+// that this resolver returned for it. The resolver never returns an address that the policy refuses,
+// so that DNS rebinding has no effect. It hides the names of the host's own network (private.go).
+// If an address is allowed only for a name, the first bytes of a connection are checked too (hear.go):
+// TLS must ask for an allowed name, and each HTTP request must be for one. A flow that was opened for
+// a name stays open when the name has expired. The caller stores names ([Stack.Known]).
 //
-// At the gateway's address are holt.internal ([Options].Internal) and an HTTP proxy, which adds the
-// secrets of hosts to requests ([Stack.SetSecrets]), so that the guest never has them. What the proxy
-// reaches is what the guest does.
+// The gateway's address serves holt.internal ([Options].Internal) and an HTTP proxy, which adds host
+// secrets to requests ([Stack.SetSecrets]), so that the guest never has them. The proxy can reach only
+// what the guest can reach.
 //
-// Pings go on by sockets of the host that need no privilege, and the errors of routers come back, about datagrams, too (echo.go,
-// icmp.go). Nothing is answered in another's name; what the policy refuses the gateway calls prohibited.
+// Pings are sent by unprivileged ICMP sockets of the host, and ICMP errors of routers, also about
+// datagrams, are passed to the guest (echo.go, icmp.go). The stack never answers in the name of
+// another host; for a refused packet the gateway sends ICMP "prohibited".
 //
-// Bounds, since the guest is hostile: [maxFlows] connections in and out, as many flows of datagrams, of
-// which the stillest gives way, buffers of [maxBuffer] bytes a side for the first [wideFlows] and
-// [fewBuffer] for the others, [maxNames] names, [maxDestinations] counters, of which the least join.
+// The guest is hostile, so its resources are bounded: [maxFlows] connections in and out; as many
+// flows of datagrams, of which the least recently used is closed; buffers of [maxBuffer] bytes a side
+// for the first [wideFlows] and [fewBuffer] for the others; [maxNames] names; [maxDestinations]
+// counters, of which the smallest are merged.
 //
-// Traps: a listener at 0.0.0.0 of the host is reached by dialing 0.0.0.0, which is no address of an
-// interface ([never]). net/http says "Unsolicited response" to the standard logger when a server does
-// so: whose process this is sends that nowhere.
+// Traps: a listener at 0.0.0.0 of the host can be reached by dialing 0.0.0.0, which is not an address
+// of an interface ([never]). net/http writes "Unsolicited response" to the standard logger; the
+// process must discard that.
 //
-// Lock order: none is held while another is taken.
+// Lock order: no lock is taken while another is held.
 package netstack

@@ -14,16 +14,16 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// A ping of the guest's is sent by an ICMP socket of the host that needs no privilege, if the host has any (icmp(7),
-// ping_group_range), and what comes back is given to the guest: the answer, or the error of a router. Nothing is answered
-// in another's name.
+// A ping of the guest is sent by an unprivileged ICMP socket of the host, if
+// the host allows them (icmp(7), ping_group_range). The guest gets the reply,
+// or the ICMP error of a router.
 
 const (
 	echoIdle  = 30 * time.Second
-	echoesOut = 64 // of one exchange, whose packets are remembered for errors about them
+	echoesOut = 64 // packets of one flow that are kept to match errors
 )
 
-// echoes are the exchanges of pings that go on.
+// echoes are the active ping flows.
 type echoes struct {
 	mu  sync.Mutex
 	set map[echoKey]*echo
@@ -34,18 +34,18 @@ type echoKey struct {
 	id uint16
 }
 
-// echo is an exchange of pings.
+// echo is a ping flow: pings with one id to one address.
 type echo struct {
 	key  echoKey
 	flow *flow
-	idle *time.Timer // ends it
+	idle *time.Timer // ends the flow
 	raw  syscall.RawConn
 
 	mu   sync.Mutex
-	sent [echoesOut][]byte // headers of the guest's packets, by the sequence number
+	sent [echoesOut][]byte // headers of the guest's packets, by sequence number
 }
 
-// echo sends a ping on, if the policy lets any port of the address be reached.
+// echo sends a ping if the policy allows any port of the address.
 func (s *Stack) echo(ip header.IPv4, h header.ICMPv4) {
 	key := echoKey{addrOf(ip.DestinationAddress()), h.Ident()}
 	f := s.newFlow(netip.AddrPortFrom(key.to, 0), nil)
@@ -72,7 +72,7 @@ func (s *Stack) echo(ip header.IPv4, h header.ICMPv4) {
 	e.send(s, ip, h)
 }
 
-// refusedBy is what the gateway says if the host does not send a ping.
+// refusedBy returns the gateway's ICMP error for a ping that the host cannot send.
 func refusedBy(err error) icmpError {
 	switch {
 	case errors.Is(err, unix.ENETUNREACH):
@@ -83,7 +83,7 @@ func refusedBy(err error) icmpError {
 	return prohibited
 }
 
-// beginEcho opens a socket for an exchange and takes what comes until that has been still for long enough.
+// beginEcho opens a socket for a ping flow and receives replies until it has been idle.
 func (s *Stack) beginEcho(key echoKey, f *flow) (*echo, error) {
 	if s.flows.taken(datagrams) >= manyDatagrams {
 		s.flows.endOldest()
@@ -108,7 +108,7 @@ func (s *Stack) beginEcho(key echoKey, f *flow) (*echo, error) {
 	s.echoes.set[key] = e
 	s.echoes.mu.Unlock()
 	f.onReset(func() { conn.Close() })
-	if !s.allows(f) { // the policy has changed meanwhile
+	if !s.allows(f) { // the policy has changed
 		f.reset()
 	}
 	go func() {
@@ -125,14 +125,14 @@ func (s *Stack) beginEcho(key echoKey, f *flow) (*echo, error) {
 	return e, nil
 }
 
-// pingSocket is an ICMP socket to an address, which needs no privilege.
+// pingSocket opens an unprivileged ICMP socket to an address.
 func pingSocket(to netip.Addr) (net.PacketConn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_ICMP)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	file := os.NewFile(uintptr(fd), "ping")
-	defer file.Close() // FilePacketConn has its own
+	defer file.Close() // FilePacketConn duplicates it
 	err = unix.Connect(fd, &unix.SockaddrInet4{Addr: to.As4()})
 	if err == nil {
 		err = wantErrors(fd)
@@ -146,7 +146,7 @@ func pingSocket(to netip.Addr) (net.PacketConn, error) {
 	return net.FilePacketConn(file)
 }
 
-// send sends a ping. The kernel puts in the socket's own id, by which answers find it.
+// send sends a ping. The kernel replaces the id with that of the socket.
 func (e *echo) send(s *Stack, ip header.IPv4, h header.ICMPv4) {
 	e.lasts()
 	e.mu.Lock()
@@ -179,13 +179,14 @@ func (e *echo) send(s *Stack, ip header.IPv4, h header.ICMPv4) {
 	}
 }
 
-// lasts says that the exchange is not still.
+// lasts resets the idle timer.
 func (e *echo) lasts() {
 	e.flow.last.now()
 	e.idle.Reset(echoIdle)
 }
 
-// sendOn sends on a connected socket, also if an error of what was sent before is reported first.
+// sendOn sends on a connected socket and retries if the error of an earlier
+// packet is reported first.
 func sendOn(fd int, b []byte) error {
 	err := unix.Sendto(fd, b, unix.MSG_DONTWAIT, nil)
 	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EMSGSIZE) {
@@ -194,7 +195,7 @@ func sendOn(fd int, b []byte) error {
 	return err
 }
 
-// receive gives the guest what comes, until the exchange ends.
+// receive passes replies and errors to the guest until the flow ends.
 func (e *echo) receive(s *Stack) {
 	for failures := 0; failures < mostFailures; {
 		err := e.raw.Read(func(fd uintptr) bool {
@@ -227,7 +228,7 @@ func (e *echo) receive(s *Stack) {
 	}
 }
 
-// answered gives the guest an answer, with its own id.
+// answered passes a reply to the guest, with the guest's id.
 func (e *echo) answered(s *Stack, message []byte, ttl uint8) {
 	h := header.ICMPv4(message)
 	if len(h) < header.ICMPv4MinimumSize || h.Type() != header.ICMPv4EchoReply {
@@ -238,7 +239,7 @@ func (e *echo) answered(s *Stack, message []byte, ttl uint8) {
 	s.deliver(e.key.to, ttl, message)
 }
 
-// failed gives the guest an error about a ping.
+// failed passes an ICMP error about a ping to the guest.
 func (e *echo) failed(s *Stack, said icmpError, about []byte) {
 	if len(about) < header.ICMPv4MinimumSize {
 		return
@@ -252,7 +253,7 @@ func (e *echo) failed(s *Stack, said icmpError, about []byte) {
 	}
 }
 
-// ttlOf is the time to live that a packet came with.
+// ttlOf returns the time to live of a received packet.
 func ttlOf(oob []byte) uint8 {
 	all, _ := unix.ParseSocketControlMessage(oob)
 	for _, one := range all {

@@ -10,15 +10,17 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-const mostFailures = 64 // reads of a socket in a row that bring nothing but an error
+const mostFailures = 64 // consecutive reads of a socket that return only an error
 
-// wantErrors has a socket keep the errors that routers and its peer send (IP_RECVERR).
+// wantErrors enables the error queue of a socket (IP_RECVERR) for ICMP errors
+// of routers and the peer.
 func wantErrors(fd int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVERR, 1)
 }
 
-// nextError takes an error of a socket's queue, with what it is about, from the header of ICMP or the payload of UDP on. False: there
-// is none.
+// nextError reads an error from a socket's queue, with the packet it is about
+// from the ICMP header or the UDP payload on. found is false if the queue is
+// empty.
 func nextError(fd int, b []byte) (e icmpError, about []byte, found bool) {
 	var oob [256]byte
 	for {
@@ -43,7 +45,8 @@ func nextError(fd int, b []byte) (e icmpError, about []byte, found bool) {
 	}
 }
 
-// extended reads what the kernel says of an error: that of the ICMP message, from whom that came, or that the host itself has a smaller MTU.
+// extended decodes the kernel's description of an error: an ICMP message and
+// its sender, or the smaller MTU of the host.
 func extended(b []byte) (e icmpError, ok bool) {
 	const size = int(unsafe.Sizeof(unix.SockExtendedErr{}))
 	if len(b) < size {
@@ -61,7 +64,7 @@ func extended(b []byte) (e icmpError, ok bool) {
 	case header.ICMPv4DstUnreachable:
 		e.info = said.Info & 0xffff // the MTU
 	case header.ICMPv4ParamProblem:
-		e.info = said.Info << 24 // where in the header
+		e.info = said.Info << 24 // pointer into the header
 	case header.ICMPv4TimeExceeded:
 	default:
 		return e, false
@@ -69,7 +72,7 @@ func extended(b []byte) (e icmpError, ok bool) {
 	return e, true
 }
 
-// setTTL has a socket send with a time to live. The guest's packets have gone through the gateway, one hop.
+// setTTL sets the time to live of a socket, one hop less than the guest's, for the gateway.
 func setTTL(fd int, ttl uint8) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, int(ttl))
 }

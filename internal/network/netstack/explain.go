@@ -8,10 +8,10 @@ import (
 	"holt"
 )
 
-// notPermitted is the reason of a status: of an answer to CONNECT most clients show nothing else.
+// notPermitted is an HTTP reason phrase: most clients show only this for a failed CONNECT.
 const notPermitted = "Not allowed by this computer's network policy"
 
-// explainTunnel tells a guest why there is no tunnel for it.
+// explainTunnel sends the reason for a refused tunnel to the guest.
 func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *refusal
 	if !errors.As(err, &refused) && !errors.Is(err, errNotAllowed) {
@@ -29,5 +29,5 @@ func explainTunnel(w http.ResponseWriter, r *http.Request, err error) {
 		http.StatusForbidden, notPermitted, len(body), body)
 }
 
-// said is an error in the body of an answer.
+// said formats an error as the body of a response.
 func said(err error) string { return fmt.Sprintf("holt: %s\n", holt.Clip(err.Error(), 600)) }

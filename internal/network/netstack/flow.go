@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-const dialLimit = 75 * time.Second // as long as anybody waits for a connection
+const dialLimit = 75 * time.Second // clients do not wait longer for a connection
 
 var (
 	errNotAllowed = errors.New("this computer's network policy does not allow it")
 	errTooMany    = errors.New("this computer has too many connections")
 )
 
-// flow is a connection or an exchange of datagrams with somebody outside.
+// flow is a TCP connection, or datagrams between two ports.
 type flow struct {
-	to    netip.AddrPort // as the guest has it
-	names []string       // for which the address was given when it was opened: they count as long as it is open
-	reach bool           // the address counted as the internet's then, see WithReach
+	to    netip.AddrPort // as the guest sees it
+	names []string       // resolved to the address when the flow was opened; valid while it is open
+	reach bool           // the address was treated as public then, see WithReach
 	count *counter
-	last  atomicTime // datagrams: when one came
+	last  atomicTime // datagrams: time of the last one
 
 	mu    sync.Mutex
-	name  string // by which the guest means it, where that was heard
+	name  string // name that the guest used in TLS or HTTP, if known
 	ended bool
 	ends  []func()
 }
 
-// reset ends it at once, on all sides.
+// reset ends the flow at once, on all sides.
 func (f *flow) reset() {
 	f.mu.Lock()
 	ends := f.ends
@@ -43,7 +43,7 @@ func (f *flow) reset() {
 	}
 }
 
-// onReset says what else to do to end it.
+// onReset adds a function to call when the flow is reset.
 func (f *flow) onReset(end func()) {
 	f.mu.Lock()
 	ended := f.ended
@@ -74,15 +74,15 @@ func (f *flow) said() string {
 	return f.name
 }
 
-// Kinds of places, of which there are maxFlows each.
+// Kinds of slots; there are maxFlows of each.
 const (
-	inward    = iota // connections of the guest, that end here
-	outward          // connections to elsewhere
-	datagrams        // exchanges of datagrams
+	inward    = iota // connections from the guest
+	outward          // connections to destinations
+	datagrams        // flows of datagrams
 	kinds
 )
 
-// flows are those that are open.
+// flows is the set of open flows.
 type flows struct {
 	mu     sync.Mutex
 	open   map[*flow]struct{}
@@ -91,7 +91,7 @@ type flows struct {
 	work   sync.WaitGroup
 }
 
-// enter takes a place; false: there is none.
+// enter takes a slot and returns false if there is none.
 func (f *flows) enter(kind int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *flows) taken(kind int) int {
 	return f.places[kind]
 }
 
-// add shows a flow to who ends them, and returns what takes it away again.
+// add registers a flow so that end finds it. remove unregisters it.
 func (f *flows) add(one *flow) (remove func()) {
 	f.mu.Lock()
 	if f.open == nil {
@@ -144,7 +144,7 @@ func (f *flows) list() (all []*flow) {
 	return all
 }
 
-// end resets the flows that a condition is true of.
+// end resets the flows for which which returns true.
 func (f *flows) end(which func(*flow) bool) {
 	for _, one := range f.list() {
 		if which(one) {
@@ -161,13 +161,14 @@ func (f *flows) wait() {
 	f.work.Wait()
 }
 
-// outside is a connection to a destination, which is counted, and cut when the policy does not permit it any more.
+// outside is a connection to a destination. It is counted, and cut when the
+// policy no longer allows it.
 type outside struct {
 	*net.TCPConn
 	raw      raw
 	flow     *flow
 	leave    func()
-	answered atomic.Bool // something has come from there
+	answered atomic.Bool // the destination has sent something
 }
 
 func (o *outside) Read(b []byte) (int, error) {
@@ -196,8 +197,9 @@ func (o *outside) Close() error {
 	return err
 }
 
-// open connects to a destination, if the policy permits it; name is that by which it is meant, or "". It
-// stands for what a former flow did, or for the names of now.
+// open connects to a destination if the policy allows it. name is the name that
+// the guest used, or "". The flow has the permissions of former, or else those
+// of the names known now.
 func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former *flow) (*outside, error) {
 	destination := name
 	if destination == "" {
@@ -205,7 +207,7 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former
 	}
 	f := s.newFlow(to, former)
 	f.name = name
-	if to.Port() == 0 || !s.allows(f) { // 0 would stand for any port
+	if to.Port() == 0 || !s.allows(f) { // port 0 would mean any port
 		s.count.refuse(destination)
 		return nil, errNotAllowed
 	}
@@ -224,11 +226,11 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former
 	}
 	f.count = s.count.opens(destination)
 	out := &outside{TCPConn: c.(*net.TCPConn), flow: f}
-	out.raw.conn, _ = out.SyscallConn() // nil only for no connection
+	out.raw.conn, _ = out.SyscallConn() // nil only without a connection
 	f.onReset(out.abort)
 	remove := s.flows.add(f)
 	out.leave = sync.OnceFunc(func() { remove(); f.count.open.Add(-1); s.flows.leave(outward) })
-	if !s.allows(f) { // the policy has changed meanwhile
+	if !s.allows(f) { // the policy has changed
 		f.reset()
 		out.Close()
 		return nil, errNotAllowed
@@ -236,7 +238,7 @@ func (s *Stack) open(ctx context.Context, to netip.AddrPort, name string, former
 	return out, nil
 }
 
-// silent tells whether nobody has answered, so that nothing is known.
+// silent reports whether a dial failed because nothing answered.
 func silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
 }

@@ -10,39 +10,40 @@ import (
 	"time"
 )
 
-// What the guest says first on a connection that it may have only because of a name tells whether it
-// means that name: an address of a content delivery network stands for thousands.
+// If a connection is allowed only because of a name, the first bytes from the
+// guest tell whether it uses that name: one address of a content delivery
+// network serves thousands of names.
 
 const (
 	maxHello   = 32 << 10 // bytes of a ClientHello; usual ones have up to 2,000
 	maxLine    = 8 << 10  // bytes of the first line of HTTP
 	maxMethod  = 32
 	maxHeard   = 2*maxHello + maxLine // records may be short
-	hearLimit  = 10 * time.Second     // from the first byte on
+	hearLimit  = 10 * time.Second     // from the first byte
 	tlsRecord  = 5                    // bytes of a record's header
 	handshake  = 22
 	nameOfHost = 0
 )
 
-// accessDenied is the fatal alert of that name (RFC 8446, 6.2): tools say just this.
+// accessDenied is the fatal TLS alert of that name (RFC 8446, 6.2), which tools show by name.
 var accessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
 
 type speech int
 
 const (
-	unsure     speech = iota // more has to be heard
-	other                    // neither of:
+	unsure     speech = iota // more bytes are needed
+	other                    // none of the following
 	spokenHTTP               // HTTP/1
-	spokenTLS                // with the name that is asked for
-	broken                   // what could be either for somebody, and is not well formed
+	spokenTLS                // with the requested name
+	broken                   // malformed, but some server may accept it as HTTP or TLS
 )
 
 type utterance struct {
 	speech speech
-	name   string // of a TLS server, canonical; "": none
+	name   string // TLS server name, canonical; "": none
 }
 
-// hear reads until it is clear what is spoken. What was read goes on first.
+// hear reads until the protocol is known. The caller must forward heard first.
 func hear(in net.Conn) (heard []byte, said utterance) {
 	b := make([]byte, 0, 2048)
 	for {
@@ -56,7 +57,7 @@ func hear(in net.Conn) (heard []byte, said utterance) {
 		switch {
 		case said.speech != unsure:
 		case errors.Is(err, io.EOF):
-			said.speech = other // there is no more: nothing can come of it
+			said.speech = other // the guest sends no more
 			if len(b) > 0 {
 				said.speech = broken
 			}
@@ -70,7 +71,7 @@ func hear(in net.Conn) (heard []byte, said utterance) {
 	}
 }
 
-// understand tells what the beginning of a connection is.
+// understand classifies the beginning of a connection.
 func understand(b []byte) utterance {
 	switch {
 	case len(b) == 0:
@@ -83,7 +84,8 @@ func understand(b []byte) utterance {
 	return utterance{speech: request(b)}
 }
 
-// oldHello knows the hello of SSL 2, by which some servers still let newer versions begin; it has no name.
+// oldHello recognises the ClientHello of SSL 2, with which some servers still
+// accept newer versions. It has no server name.
 func oldHello(b []byte) utterance {
 	switch {
 	case len(b) < 4:
@@ -94,7 +96,7 @@ func oldHello(b []byte) utterance {
 	return utterance{speech: other}
 }
 
-// clientHello reads the first message of TLS, which may be in several records.
+// clientHello parses the first message of TLS, which may span several records.
 func clientHello(b []byte) utterance {
 	var message []byte
 	for {
@@ -129,7 +131,7 @@ func clientHello(b []byte) utterance {
 	}
 }
 
-// field takes what stands behind its length of some bytes.
+// field cuts a field with a length prefix of some bytes off b.
 func field(b *[]byte, bytes int) ([]byte, bool) {
 	if len(*b) < bytes {
 		return nil, false
@@ -146,7 +148,7 @@ func field(b *[]byte, bytes int) ([]byte, bool) {
 	return out, true
 }
 
-// helloName finds the server's name in a ClientHello (RFC 8446, 4.1.2; RFC 6066, 3).
+// helloName finds the server name in a ClientHello (RFC 8446, 4.1.2; RFC 6066, 3).
 func helloName(b []byte) utterance {
 	bad, name, seen := utterance{speech: broken}, "", false
 	if len(b) < 34 {
@@ -186,7 +188,7 @@ func helloName(b []byte) utterance {
 	return utterance{speech: spokenTLS, name: name}
 }
 
-// hostName is the one name of a server_name extension.
+// hostName returns the single name of a server_name extension.
 func hostName(b []byte) (string, bool) {
 	list, ok := field(&b, 2)
 	if !ok || len(b) > 0 || len(list) == 0 || list[0] != nameOfHost {
@@ -200,11 +202,12 @@ func hostName(b []byte) (string, bool) {
 	return canonical(string(name))
 }
 
-// methods begin a request also without a version behind (HTTP/0.9), which may name a host too.
+// methods can begin a request without a version (HTTP/0.9), which may also name a host.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "PRI"}
 
-// request tells whether a first line is one of HTTP/1, for the most lenient of servers. Lines of other
-// protocols do not say HTTP/, and most have no word and blank at their beginning.
+// request reports whether the first line is a request of HTTP/1 for the most
+// lenient server. Lines of other protocols do not contain HTTP/, and most do
+// not begin with a word and a space.
 func request(b []byte) speech {
 	b = bytes.TrimLeft(b, "\r\n\t ") // as some servers do
 	word := bytes.IndexFunc(b, func(r rune) bool { return !tokenRune(r) })
@@ -234,7 +237,7 @@ func request(b []byte) speech {
 	return other
 }
 
-// tokenRune tells whether a character is one of a method's (RFC 9110, 5.6.2).
+// tokenRune reports whether a method may contain the character (RFC 9110, 5.6.2).
 func tokenRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r < 0x80 && bytes.ContainsRune([]byte("!#$%&'*+-.^_`|~"), r)
 }

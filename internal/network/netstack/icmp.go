@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	icmpBurst  = 256 // messages at once, of 1,000 a second, that a guest makes this process send, to it or to the host's network
+	icmpBurst  = 256 // burst of the limit of 1,000 messages a second that a guest can cause, to it or to the host's network
 	quotedMost = 548 // bytes of a packet that an error about it quotes (RFC 1812, 4.3.2.3)
 	sentTTL    = 64
-	mostPings  = 8                                   // that are there in part
-	mostPiece  = (MTU - header.IPv4MinimumSize) &^ 7 // bytes of a message in a packet
+	mostPings  = 8                                   // partly received
+	mostPiece  = (MTU - header.IPv4MinimumSize) &^ 7 // bytes of a message in one packet
 )
 
-// prohibited is what the gateway says of what the policy does not let pass, or this network does not carry (RFC 1812, 5.2.7.1).
+// prohibited is the gateway's error for packets that the policy refuses or this
+// network does not support (RFC 1812, 5.2.7.1).
 var prohibited = icmpError{kind: header.ICMPv4DstUnreachable, code: 13, from: Gateway}
 
-// expired is what the gateway says of a packet that may go no further.
+// expired is the gateway's error for a packet whose time to live has ended.
 var expired = icmpError{kind: header.ICMPv4TimeExceeded, from: Gateway}
 
-// icmpError is an error about a packet of the guest.
+// icmpError is an ICMP error about a packet of the guest.
 type icmpError struct {
 	kind header.ICMPv4Type
 	code header.ICMPv4Code
@@ -33,12 +34,13 @@ type icmpError struct {
 	from netip.Addr
 }
 
-// elsewhere answers a packet of the guest, to an address that is not here, which the stack has no part in: pings, and what
-// is neither TCP nor UDP. It is called on the link's goroutine.
+// elsewhere handles packets of the guest to remote addresses that the stack
+// does not process: pings, and protocols other than TCP and UDP. It is called
+// on the link's goroutine.
 func (s *Stack) elsewhere(ip header.IPv4) {
 	to := addrOf(ip.DestinationAddress())
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || inner.Contains(to) {
-		return // of these there are no errors (RFC 1122, 3.2.2)
+		return // these cause no errors (RFC 1122, 3.2.2)
 	}
 	if ip.TransportProtocol() == header.ICMPv4ProtocolNumber && (ip.More() || ip.FragmentOffset() != 0) {
 		if ip = s.pieces.add(ip); ip == nil {
@@ -63,16 +65,16 @@ func (s *Stack) elsewhere(ip header.IPv4) {
 	s.tellLimited(prohibited, ip)
 }
 
-// isReply says that a message is an answer or an error, which nobody answers.
+// isReply reports whether a message is a reply or an error, which must not be answered.
 func isReply(t header.ICMPv4Type) bool {
 	switch t {
-	case header.ICMPv4Echo, header.ICMPv4Timestamp, header.ICMPv4InfoRequest, 17: // the last asks for a mask
+	case header.ICMPv4Echo, header.ICMPv4Timestamp, header.ICMPv4InfoRequest, 17: // 17 is an address mask request
 		return false
 	}
 	return true
 }
 
-// asSeen is an error as the guest sees it, for whom the host is the gateway.
+// asSeen replaces the host's address in an error with the gateway's.
 func (s *Stack) asSeen(e icmpError) icmpError {
 	if s.host.contain(e.from) {
 		e.from = Gateway
@@ -80,14 +82,14 @@ func (s *Stack) asSeen(e icmpError) icmpError {
 	return e
 }
 
-// tellLimited is tell within the bounds of a guest that sends what is refused.
+// tellLimited is tell with a rate limit, for guests that send many refused packets.
 func (s *Stack) tellLimited(e icmpError, packet []byte) {
 	if s.ip.AllowICMPMessage() {
 		s.tell(e, packet)
 	}
 }
 
-// tell gives the guest an error about a packet that it has sent, of which the header and 8 bytes are enough.
+// tell sends the guest an error about a packet, of which header and 8 bytes suffice.
 func (s *Stack) tell(e icmpError, packet []byte) {
 	quoted := packet[:min(len(packet), quotedMost)]
 	body := make([]byte, header.ICMPv4MinimumSize+len(quoted))
@@ -97,7 +99,7 @@ func (s *Stack) tell(e icmpError, packet []byte) {
 	s.deliver(e.from, sentTTL, body)
 }
 
-// deliver gives the guest an ICMP message. Its checksum is computed.
+// deliver sends the guest an ICMP message and computes its checksum.
 func (s *Stack) deliver(from netip.Addr, ttl uint8, body []byte) {
 	mac, _ := s.guestMAC.Load().(tcpip.LinkAddress)
 	if mac == "" {
@@ -132,8 +134,8 @@ func (s *Stack) frame(b []byte) {
 	s.link.WritePackets(one)
 }
 
-// pieces are the pings that come in pieces (fragments), each until its last one. The link keeps them in order: of one whose pieces come otherwise nothing is
-// kept. It is used by the link's goroutine alone.
+// pieces reassembles fragmented pings. The link preserves order, so fragments
+// that arrive out of order are dropped. Only the link's goroutine uses it.
 type pieces struct{ set map[pieceKey][]byte }
 
 type pieceKey struct {
@@ -141,7 +143,8 @@ type pieceKey struct {
 	id uint16
 }
 
-// add returns a whole packet, with the header of its first piece, when its last one has come.
+// add returns the complete packet, with the header of its first fragment, when
+// the last fragment has arrived.
 func (p *pieces) add(ip header.IPv4) header.IPv4 {
 	key := pieceKey{ip.DestinationAddress(), ip.ID()}
 	have := header.IPv4(p.set[key])
@@ -165,12 +168,12 @@ func (p *pieces) add(ip header.IPv4) header.IPv4 {
 	return nil
 }
 
-// packetOf is the beginning of a packet that the stack has taken.
+// packetOf returns the beginning of a packet that the stack has taken.
 func packetOf(pkt *stack.PacketBuffer) []byte {
 	return append(append([]byte{}, pkt.NetworkHeader().Slice()...), pkt.TransportHeader().Slice()...)
 }
 
-// datagramOf is the beginning of a datagram that the guest has sent, as far as an error about it needs it.
+// datagramOf returns the beginning of a datagram of the guest, as quoted in an error about it.
 func datagramOf(port uint16, to netip.AddrPort, length int) []byte {
 	b := make([]byte, header.IPv4MinimumSize+header.UDPMinimumSize)
 	ip := header.IPv4(b)

@@ -14,32 +14,33 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// line is the stack's end of the link. A frame goes to who is attached from where it was made, if there is room for it: to wake
-// somebody who sends it takes longer than to send it. Else it waits, and all that come behind it.
+// line is the stack's end of the link. A frame is sent from the goroutine that
+// made it if there is room, since waking a sender takes longer than sending.
+// Otherwise it is queued, as are all frames after it.
 type line struct {
-	*channel.Endpoint // frames that wait
+	*channel.Endpoint // queue of frames
 
-	mu     sync.Mutex // never held while anybody is waited for
+	mu     sync.Mutex // never held during a wait
 	out    syscall.RawConn
-	behind int // frames that wait or are being sent by [line.send]; none overtakes them
+	behind int // frames queued or being sent by [line.send]; no frame overtakes them
 	frame  []byte
-	sent   bool // frame was
+	sent   bool // frame has been sent
 }
 
 func newLine(mac tcpip.LinkAddress) *line {
 	l := &line{Endpoint: channel.New(sendQueue, maxFrame, mac), frame: make([]byte, 0, 4+maxFrame)}
-	// Frames come by a socket, which loses and changes nothing.
+	// Frames use a local socket, which does not lose or change any.
 	l.LinkEPCapabilities = stack.CapabilityRXChecksumOffload
 	return l
 }
 
-// attach has what is sent from now on go to a connection; what was meant for a former one does not.
+// attach connects the link. Frames queued for an earlier connection are dropped.
 func (l *line) attach(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Drain()
 	l.behind, l.out = 0, nil
-	if sc, ok := conn.(syscall.Conn); ok && conn.LocalAddr().Network() == "unixpacket" { // a stream would take a part of a frame
+	if sc, ok := conn.(syscall.Conn); ok && conn.LocalAddr().Network() == "unixpacket" { // a stream might accept part of a frame
 		l.out, _ = sc.SyscallConn()
 	}
 }
@@ -70,7 +71,7 @@ func (l *line) WritePackets(pkts stack.PacketBufferList) (n int, _ tcpip.Error) 
 	return n, nil
 }
 
-// put sends a frame if that needs no waiting.
+// put sends a frame if it does not block.
 func (l *line) put(pkt *stack.PacketBuffer) bool {
 	if l.out == nil {
 		return false
@@ -83,11 +84,12 @@ func (l *line) put(pkt *stack.PacketBuffer) bool {
 func (l *line) try(fd uintptr) bool {
 	_, err := call(unix.SYS_WRITE, fd, l.frame)
 	l.sent = err == nil
-	return true // who is full is not waited for
+	return true // do not wait until the socket is writable
 }
 
-// send writes what waits for the guest: each frame at once and alone, see [machine.PortNetwork]. QEMU would
-// end if it had taken several with one read, and the link ended before the guest has taken them all.
+// send writes queued frames to the guest, one frame per write, see
+// [machine.PortNetwork]. QEMU exits if it reads several frames at once and the
+// link ends before the guest has taken all of them.
 func (l *line) send(ctx context.Context, conn net.Conn) error {
 	var frame []byte
 	for {
@@ -106,7 +108,7 @@ func (l *line) send(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// appendFrame appends a frame behind its length.
+// appendFrame appends a frame with its length prefix.
 func appendFrame(b []byte, pkt *stack.PacketBuffer) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(pkt.Size()))
 	for _, part := range pkt.AsSlices() {

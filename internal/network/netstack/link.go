@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// MTU of the link. There is no wire: what is longer than Ethernet's 1500 costs less by the byte.
+	// MTU of the link. It is a virtual link, and large frames cost less per byte
+	// than Ethernet's 1500.
 	MTU = 16 << 10
 
 	maxFrame   = header.EthernetMinimumSize + MTU
-	sendQueue  = 512 // frames; TCP sends again what finds it full
+	sendQueue  = 512 // frames; if it is full, TCP retransmits
 	linkBuffer = 256 << 10
 	ourMAC     = tcpip.LinkAddress("\x52\x55\x0a\x00\x02\x02")
 )
 
-// Attach serves a machine's end of the link until it ends, ctx does or a frame is not one.
+// Attach serves a machine's end of the link until it closes, ctx ends, or a frame is invalid.
 func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	s.attached.Lock()
 	defer s.attached.Unlock()
@@ -52,7 +53,7 @@ func (s *Stack) Attach(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// receive gives a stack the frames that come and are admitted.
+// receive passes admitted frames to the stack.
 func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 	r := bufio.NewReaderSize(conn, linkBuffer)
 	var length [4]byte
@@ -62,7 +63,7 @@ func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 		}
 		n := binary.BigEndian.Uint32(length[:])
 		if n > maxStreamFrame {
-			return fmt.Errorf("a frame of %d bytes", n)
+			return fmt.Errorf("invalid frame of %d bytes", n)
 		}
 		if n > maxFrame {
 			if _, err := r.Discard(int(n)); err != nil {
@@ -85,12 +86,14 @@ func receive(conn io.Reader, link *line, admitted func([]byte) bool) error {
 	}
 }
 
-// maxStreamFrame is what QEMU sends at most (NET_BUFSIZE): more is no frame, and the stream is out of step.
+// maxStreamFrame is the most that QEMU sends (NET_BUFSIZE). A larger frame
+// means that the stream is out of sync.
 const maxStreamFrame = 4096 + 65536
 
-// admitted tells whether the stack should see a frame: ARP of the guest, a question for somebody
-// here or an answer (a stack that met its guest in the middle of things, after a fork, asks), or IPv4 from the guest's address. It answers pings to who is here; it would answer
-// those to all the world as well, which would be a lie: see [Stack.elsewhere].
+// admitted reports whether the stack should see a frame: ARP from the guest
+// that asks for a local address or replies (after a fork, a new stack asks an
+// existing guest), or IPv4 from the guest's address to a local one. The stack
+// would also answer pings in the name of remote hosts: see [Stack.elsewhere].
 func admitted(frame []byte) bool {
 	if len(frame) < header.EthernetMinimumSize {
 		return false
@@ -118,7 +121,8 @@ func admitted(frame []byte) bool {
 	return false
 }
 
-// elsewhere returns the packet of a frame that is IPv4 from the guest's address, to somebody who is not here; else nil.
+// elsewhere returns the packet of a frame that is IPv4 from the guest's address
+// to a remote address, or nil.
 func elsewhere(frame []byte) header.IPv4 {
 	if len(frame) < header.EthernetMinimumSize+header.IPv4MinimumSize || header.Ethernet(frame).Type() != header.IPv4ProtocolNumber {
 		return nil

@@ -22,7 +22,8 @@ const (
 	maxLeaves  = 2 * maxSecrets
 )
 
-// NewCA makes the certificate and key of a computer's CA, in PEM. Its guest trusts it, nobody else does.
+// NewCA makes the certificate and key of a computer's CA, in PEM. Only the
+// computer's guest trusts it.
 func NewCA(computer string) (certificate, key []byte, err error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -53,10 +54,10 @@ func sign(t, parent *x509.Certificate, key *ecdsa.PrivateKey, with any) ([]byte,
 	return x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, with)
 }
 
-// minter makes certificates of hosts.
+// minter makes certificates for hosts.
 type minter struct {
 	ca   tls.Certificate
-	leaf *x509.Certificate // the CA's
+	leaf *x509.Certificate // of the CA
 	key  *ecdsa.PrivateKey
 
 	mu     sync.Mutex
@@ -69,13 +70,13 @@ func newMinter(ca tls.Certificate) (*minter, error) {
 		return nil, err
 	}
 	if !leaf.IsCA || ca.PrivateKey == nil {
-		return nil, errors.New("it is no certificate of a CA with its key")
+		return nil, errors.New("it is not a CA certificate with its key")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	return &minter{ca: ca, leaf: leaf, key: key, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// of is a certificate of a host.
+// of returns a certificate for a host.
 func (m *minter) of(name string) (*tls.Certificate, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +89,7 @@ func (m *minter) of(name string) (*tls.Certificate, error) {
 		NotBefore: now.Add(-clocksDrag), NotAfter: now.Add(lifeOfLeaf),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if len(name) > 64 { // as much as a common name may have (RFC 5280, A.1)
+	if len(name) > 64 { // maximum of a common name (RFC 5280, A.1)
 		t.Subject = pkix.Name{}
 	}
 	der, err := sign(&t, m.leaf, m.key, m.ca.PrivateKey)

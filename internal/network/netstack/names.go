@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	maxNames  = 4096             // that are remembered; the one that ends first gives way
-	leastKept = 10 * time.Minute // for which an answer counts, whatever it says: who was told an address keeps it for a while
+	maxNames  = 4096             // remembered; the one that expires first is evicted
+	leastKept = 10 * time.Minute // minimum lifetime of an answer: programs cache addresses
 	mostKept  = 24 * time.Hour
 )
 
-// names remembers which names the resolver gave an address for.
+// names remembers which names the resolver returned an address for.
 type names struct {
 	mu  sync.Mutex
-	all map[netip.Addr]map[string]time.Time // until when it counts
+	all map[netip.Addr]map[string]time.Time // expiry
 	n   int
 
-	noted int64 // how often something was
+	noted int64 // number of additions
 }
 
-// note remembers an answer for as long as it says, within bounds.
+// note remembers an answer for its time to live, within bounds.
 func (n *names) note(name string, ip netip.Addr, lives time.Duration) {
 	now := time.Now()
 	n.keep(name, ip, now.Add(min(max(lives, leastKept), mostKept)), now)
@@ -46,7 +46,7 @@ func (n *names) keep(name string, ip netip.Addr, until, now time.Time) {
 	n.noted++
 }
 
-// forget makes room: what has ended, or, if nothing has, what ends first.
+// forget makes room: it removes expired entries, or else the one that expires first.
 func (n *names) forget(now time.Time) {
 	var first netip.Addr
 	var called string
@@ -73,7 +73,7 @@ func (n *names) remove(ip netip.Addr, name string) {
 	n.n--
 }
 
-// of returns the names that an address was given for.
+// of returns the names that resolved to an address.
 func (n *names) of(ip netip.Addr) (out []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,14 +86,14 @@ func (n *names) of(ip netip.Addr) (out []string) {
 	return out
 }
 
-// Known is a name that an address was given for, until when that counts.
+// Known is a name, the address that it resolved to, and its expiry.
 type Known struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
 	Until   time.Time  `json:"until"`
 }
 
-// Known returns the names that count, in no order, and a number that is another when some were added.
+// Known returns the names that are valid, in no order. added changes when names are added.
 func (s *Stack) Known() (all []Known, added int64) {
 	n := &s.names
 	n.mu.Lock()
@@ -109,8 +109,8 @@ func (s *Stack) Known() (all []Known, added int64) {
 	return all, n.noted
 }
 
-// Recall has names count that did in a stack before this one, of the same guest. What is no such name is
-// passed over, and what is too much.
+// Recall restores names of an earlier stack of the same guest. It skips invalid
+// entries and those beyond the limit.
 func (s *Stack) Recall(all []Known) {
 	now := time.Now()
 	most := now.Add(mostKept)

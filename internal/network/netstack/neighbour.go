@@ -6,8 +6,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 )
 
-// neighbourly is admitted that also remembers the guest's hardware address: one that goes on with another
-// stack than before knows ours, and will not ask; to be asked by whom it speaks to is no part of its world.
+// neighbourly is admitted and also learns the guest's hardware address. A
+// forked guest that meets a new stack knows the gateway's address and sends no
+// ARP request.
 func (s *Stack) neighbourly() func(frame []byte) bool {
 	var known tcpip.LinkAddress
 	return func(frame []byte) bool {
@@ -21,7 +22,7 @@ func (s *Stack) neighbourly() func(frame []byte) bool {
 		if from := header.Ethernet(frame).SourceAddress(); from != known && !header.IsMulticastEthernetAddress(from) {
 			known = from
 			s.guestMAC.Store(from)
-			s.ip.AddStaticNeighbor(nic, ipv4.ProtocolNumber, addressOf(Guest), from) // an error: it asks after all
+			s.ip.AddStaticNeighbor(nic, ipv4.ProtocolNumber, addressOf(Guest), from) // after an error the stack sends an ARP request
 		}
 		if !ours {
 			s.elsewhere(ip)

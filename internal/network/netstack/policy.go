@@ -9,14 +9,14 @@ import (
 	"holt"
 )
 
-// Names that the resolver answers for itself.
+// Names that the resolver answers itself.
 const (
 	InternalName = "holt.internal"      // this computer's own API
-	HostName     = "host.holt.internal" // the host's loopback, as far as it is granted
+	HostName     = "host.holt.internal" // the host's loopback, for granted ports
 	ProxyName    = "proxy.holt.internal"
 )
 
-// Ports of the gateway that answer themselves.
+// Ports of the gateway with a service.
 const (
 	InternalPort = 80
 	ProxyPort    = 3128
@@ -24,7 +24,7 @@ const (
 
 const maxAllow = 256 // entries of a policy
 
-// Policy is a computer's, ready to be asked.
+// Policy is a computer's parsed network policy.
 type Policy struct {
 	egress  holt.Egress
 	domains []domain
@@ -35,7 +35,7 @@ type Policy struct {
 
 type domain struct {
 	name  string // without the star
-	below bool   // it stands for all below it, not for itself
+	below bool   // matches all subdomains, not the name itself
 	port  uint16 // 0: all
 }
 
@@ -44,16 +44,16 @@ type network struct {
 	port uint16 // 0: all
 }
 
-// ParsePolicy reads a policy. Errors: InvalidArgument.
+// ParsePolicy parses a policy. Errors: InvalidArgument.
 func ParsePolicy(p holt.NetworkPolicy) (*Policy, error) {
 	out := &Policy{egress: p.Egress}
 	switch p.Egress {
 	case holt.EgressOpen, holt.EgressAllow, holt.EgressOff:
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "egress %q is none of open, allow, off", clip(string(p.Egress)))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid egress %q: use one of open, allow, off", clip(string(p.Egress)))
 	}
 	if len(p.Allow) > maxAllow {
-		return nil, holt.Errorf(holt.InvalidArgument, "a policy has at most %d entries", maxAllow)
+		return nil, holt.Errorf(holt.InvalidArgument, "too many entries: a policy has at most %d", maxAllow)
 	}
 	for _, entry := range p.Allow {
 		if err := out.add(entry); err != nil {
@@ -65,14 +65,14 @@ func ParsePolicy(p holt.NetworkPolicy) (*Policy, error) {
 
 func (p *Policy) add(entry string) error {
 	bad := func(why string) error {
-		return holt.Errorf(holt.InvalidArgument, "allowed %q: %s", clip(entry), why).
-			WithHint("an entry is a domain, *.domain, an IPv4 address or network, each with :PORT or without; or host.holt.internal:PORT")
+		return holt.Errorf(holt.InvalidArgument, "invalid entry %q: %s", clip(entry), why).
+			WithHint("an entry is a domain, *.domain, or an IPv4 address or network, each optionally with :PORT; or host.holt.internal:PORT")
 	}
 	place, port := entry, uint16(0)
 	if before, after, ok := strings.Cut(entry, ":"); ok {
 		n, err := strconv.ParseUint(after, 10, 16)
 		if err != nil || n == 0 {
-			return bad("its port is no number from 1 to 65535; addresses are IPv4, the only protocol of computers' networks")
+			return bad("the port must be a number from 1 to 65535; computers' networks have no IPv6")
 		}
 		place, port = before, uint16(n)
 	}
@@ -83,13 +83,13 @@ func (p *Policy) add(entry string) error {
 		n, err := netip.ParsePrefix(place)
 		switch {
 		case err != nil || !n.Addr().Is4():
-			return bad("it is no IPv4 network")
+			return bad("it is not an IPv4 network")
 		case n.Masked() != n:
-			return bad("its address is not that of the network, which is " + n.Masked().String())
+			return bad("bits after the prefix are set: use " + n.Masked().String())
 		case n.Bits() >= 8 && loopback.Contains(n.Addr()):
-			return bad("the host's loopback is granted by port: host.holt.internal:PORT")
+			return bad("the host's loopback is allowed only by port: use host.holt.internal:PORT")
 		case n.Bits() > 0 && within(n.Addr(), never):
-			return bad("nobody is reached there")
+			return bad("no policy can allow this address")
 		}
 		p.nets = append(p.nets, network{n, port})
 		return nil
@@ -98,13 +98,13 @@ func (p *Policy) add(entry string) error {
 	name, ok := canonical(name)
 	switch {
 	case !ok:
-		return bad("it is no domain")
+		return bad("it is not a domain")
 	case name == HostName && !below:
 		if port == 0 {
 			return bad("the port is missing")
 		}
 		if port == InternalPort || port == ProxyPort {
-			return bad("that port of its address is holt's own; the host's service can be reached at another only")
+			return bad("holt uses this port; let the service of the host listen at another port")
 		}
 		p.host = append(p.host, port)
 	default:
@@ -113,11 +113,12 @@ func (p *Policy) add(entry string) error {
 	return nil
 }
 
-// clip shortens what somebody else wrote, for a message.
+// clip shortens untrusted text for a message.
 func clip(s string) string { return holt.Clip(s, 100) }
 
-// canonical is a domain name in lower case without the last dot, if it is one (RFC 1123; an underscore
-// is what service names begin with, RFC 2782).
+// canonical returns a domain name in lower case without the final dot, and
+// whether it is valid (RFC 1123; service names begin with an underscore, RFC
+// 2782).
 func canonical(name string) (string, bool) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if name == "" || len(name) > 253 {
@@ -146,7 +147,7 @@ func (d domain) matches(name string) bool {
 	return ok && strings.HasSuffix(rest, ".") && len(rest) > 1
 }
 
-// Name tells whether a name may be asked for, which is canonical.
+// Name reports whether the guest may resolve a canonical name.
 func (p *Policy) name(name string) bool {
 	switch p.egress {
 	case holt.EgressOpen:
@@ -157,9 +158,10 @@ func (p *Policy) name(name string) bool {
 	return false
 }
 
-// granted tells whether an address was named itself, at some port (port 0) or this one. One that is not
-// public is so only by a network that is not either: 0.0.0.0/0 is the internet, and not what is beside
-// the host. The host's own public address is so only by itself.
+// granted reports whether an entry names the address itself, at some port (port
+// 0) or this one. An address that is not public is granted only by a network
+// that is not public either: 0.0.0.0/0 means the internet, not the networks of
+// the host. The host's own public address is granted only by its exact address.
 func (p *Policy) granted(ip netip.Addr, port uint16, hosts bool) bool {
 	if p.egress == holt.EgressOff || !ip.Is4() || within(ip, never) {
 		return false
@@ -178,7 +180,8 @@ func (p *Policy) granted(ip netip.Addr, port uint16, hosts bool) bool {
 	})
 }
 
-// permits tells whether an address that is public may be reached, at some port (port 0) or this one, by names that stood for it.
+// permits reports whether a public address may be reached, at some port (port
+// 0) or this one, under names that resolved to it.
 func (p *Policy) permits(port uint16, names []string) bool {
 	switch p.egress {
 	case holt.EgressOpen:
@@ -191,10 +194,10 @@ func (p *Policy) permits(port uint16, names []string) bool {
 	return false
 }
 
-// GrantsInner tells whether addresses or ports of the host are granted.
+// GrantsInner reports whether addresses or ports of the host's networks are granted.
 func (p *Policy) GrantsInner() bool { return len(p.nets)+len(p.host) > 0 }
 
-// onHost tells whether a port of the host's loopback is granted.
+// onHost reports whether a port of the host's loopback is granted.
 func (p *Policy) onHost(port uint16) bool {
 	return p.egress != holt.EgressOff && slices.Contains(p.host, port)
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Names that are none of the internet's. Who asks for one asks the host's own resolvers about the network
-// that the host is in.
+// Names that are not in the public DNS. A query for one asks the host's
+// resolvers about the host's own network.
 var (
-	// privateZones are those of networks: RFC 6762 (local, and in its appendix G what networks use instead), RFC 8375.
+	// privateZones are used in private networks: RFC 6762 (local, and appendix G
+	// for common alternatives), RFC 8375.
 	privateZones = []string{"local", "intranet", "internal", "private", "corp", "home", "lan", "home.arpa"}
-	// nobodysZones are in no network's DNS either: RFC 6761, RFC 7686, RFC 9476.
+	// nobodysZones are in no DNS at all: RFC 6761, RFC 7686, RFC 9476.
 	nobodysZones = []string{"localhost", "invalid", "onion", "alt"}
 )
 
@@ -23,10 +24,11 @@ const (
 	reverse6 = "ip6.arpa"     // RFC 3596, 2.5
 )
 
-// told are the types of records that a guest is asked for and told: addresses and other names for them, what
-// mail and services are found by, and what says whose keys count. Not told are those for another protocol than the
-// network has (AAAA), those with hints of addresses and keys that hide a name (SVCB, HTTPS), the lists of a zone's names
-// (NSEC, AXFR), and all others.
+// told are the record types that are resolved for a guest: addresses and
+// aliases, records for mail and services, and records about keys and CAs.
+// Excluded are AAAA (the network has no IPv6), SVCB and HTTPS (address hints
+// and keys that hide a name), NSEC and AXFR (lists of a zone's names), and all
+// others.
 var told = []uint16{
 	dns.TypeA, dns.TypeCNAME, dns.TypeDNAME, dns.TypePTR, dns.TypeMX, dns.TypeTXT, dns.TypeSRV, dns.TypeNAPTR,
 	dns.TypeNS, dns.TypeSOA, dns.TypeCAA, dns.TypeTLSA, dns.TypeSSHFP,
@@ -36,14 +38,14 @@ func inZone(name string, zones ...string) bool {
 	return slices.ContainsFunc(zones, func(z string) bool { return name == z || strings.HasSuffix(name, "."+z) })
 }
 
-// privateName tells whether a name would be one of a private network's: without a dot (RFC 7085 says what that is
-// on the internet), or in a private zone. The root is not.
+// privateName reports whether a name belongs to a private network: a single
+// label (see RFC 7085) or a name in a private zone. The root does not.
 func privateName(name string) bool {
 	return name != "" && dns.CountLabel(name) == 1 || inZone(name, privateZones...)
 }
 
-// reverseOf returns the network whose addresses a name of in-addr.arpa stands for. Within: it is no such network's
-// name itself but a name in it, as in RFC 2317 or RFC 6763, 11.
+// reverseOf returns the network of a name in in-addr.arpa. within is true if
+// the name is below the network's own name, as in RFC 2317 or RFC 6763, 11.
 func reverseOf(name string) (n netip.Prefix, within, ok bool) {
 	var ip [4]byte
 	bits := 0
@@ -63,20 +65,20 @@ func reverseOf(name string) (n netip.Prefix, within, ok bool) {
 	return netip.PrefixFrom(netip.AddrFrom4(ip), bits), within, true
 }
 
-// special tells whether a reverse name is one of addresses that are not public, all of them; of a name within a
-// network some of them are enough.
+// special reports whether all addresses of a reverse name are not public; for a
+// name within a network, whether some are not.
 func special(n netip.Prefix, within bool) bool {
 	return slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Overlaps(n) && (within || p.Bits() <= n.Bits()) })
 }
 
-// closed tells whether a name is the reverse one of addresses of which the guest may reach none.
+// closed reports whether a name is a reverse name of addresses that the guest cannot reach.
 func (s *Stack) closed(p *Policy, name string) bool {
 	n, within, ok := reverseOf(name)
 	switch {
 	case !ok:
-		return inZone(name, reverse6) // the network has no IPv6
+		return inZone(name, reverse6) // computers' networks have no IPv6
 	case inner.Overlaps(n) && n.Bits() >= inner.Bits():
-		return true // this network's, of which nobody else knows
+		return true // this virtual network, unknown to other resolvers
 	case !special(n, within) && !(n.IsSingleIP() && s.host.contain(n.Addr())):
 		return false
 	}
@@ -92,8 +94,8 @@ func (s *Stack) closed(p *Policy, name string) bool {
 	return !slices.ContainsFunc(p.reach, func(a netip.AddrPort) bool { return n.Contains(a.Addr()) && !s.host.contain(a.Addr()) })
 }
 
-// named tells whether an entry of the policy names what is private: the name itself, or a part of a private zone that
-// it is below.
+// named reports whether an entry of the policy names a private name: the name
+// itself, or a parent in a private zone.
 func (p *Policy) named(name string) bool {
 	return slices.ContainsFunc(p.domains, func(d domain) bool {
 		if !d.matches(name) {
@@ -104,16 +106,17 @@ func (p *Policy) named(name string) bool {
 	})
 }
 
-// hides tells whether a guest is told nothing of a name, nor anybody asked for it.
+// hides reports whether a name is neither resolved nor passed to a resolver.
 func (s *Stack) hides(p *Policy, name string) bool {
 	return (inZone(name, nobodysZones...) || s.closed(p, name)) && !p.named(name)
 }
 
-// byAddress tells whether a guest is told of a name only where it stands for an address which is granted, or is that
-// of the host's own packages: a grant of a network is of use with its names.
+// byAddress reports whether a name is resolved only if its address is granted,
+// or is a package mirror of the host: a granted network is useful with its
+// names.
 func (p *Policy) byAddress(name string) bool { return privateName(name) && !p.named(name) }
 
-// mayTell tells whether a record may be told: of no name in it may it be said that it is one.
+// mayTell reports whether a record may be returned, by all names in it.
 func (s *Stack) mayTell(p *Policy, rr dns.RR) bool {
 	plain := func(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 	owner := plain(rr.Header().Name)
@@ -124,7 +127,7 @@ func (s *Stack) mayTell(p *Policy, rr dns.RR) bool {
 	case *dns.DNAME:
 		all = append(all, rr.Target)
 	case *dns.PTR:
-		if n, within, ok := reverseOf(owner); !ok || !special(n, within) { // else it is granted
+		if n, within, ok := reverseOf(owner); !ok || !special(n, within) { // otherwise it is granted
 			all = append(all, rr.Ptr)
 		}
 	case *dns.MX:

@@ -17,8 +17,8 @@ import (
 
 const maxTries = 4 // addresses of a name
 
-// newTransport returns what requests go out by: over connections that the policy permits, TLS verified,
-// and nothing of the host's own settings for proxies.
+// newTransport returns the transport for requests: over connections that the
+// policy allows, with verified TLS, and without the host's own proxy settings.
 func (s *Stack) newTransport(o Options) *http.Transport {
 	return &http.Transport{
 		DialContext:            s.dial,
@@ -48,7 +48,8 @@ func (s *Stack) dial(ctx context.Context, _, hostport string) (net.Conn, error) 
 	return out, nil
 }
 
-// again opens a flow to where one led: a guest whose connection lives on has looked nothing up anew.
+// again opens a flow to the destination of an earlier one: a guest that reuses
+// a connection does not resolve the name again.
 func (s *Stack) again(ctx context.Context, former *flow) (net.Conn, error) {
 	out, err := s.open(ctx, former.to, "", former)
 	if err != nil {
@@ -88,14 +89,14 @@ func splitPort(hostport string) (host string, port uint16, err error) {
 	return host, uint16(n), err
 }
 
-// lookup finds the addresses of a host as the guest's resolver tells them; name is "" for an address.
+// lookup resolves a host as the guest's resolver does; name is "" for an address.
 func (s *Stack) lookup(ctx context.Context, host string) (all []netip.Addr, name string, err error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, "", nil
 	}
 	name, ok := canonical(host)
 	if !ok {
-		return nil, "", &refusal{why: fmt.Sprintf("%q is no name of a host", clip(host))}
+		return nil, "", &refusal{why: fmt.Sprintf("%q is not a host name", clip(host))}
 	}
 	q := new(dns.Msg)
 	q.SetQuestion(name+".", dns.TypeA)
@@ -124,17 +125,17 @@ func (s *Stack) lookup(ctx context.Context, host string) (all []netip.Addr, name
 	return nil, "", fmt.Errorf("look up %s: %s", name, dns.RcodeToString[a.Rcode])
 }
 
-// proxy answers requests to the proxy.
+// proxy handles requests to the proxy.
 func (s *Stack) proxy(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		s.tunnel(w, r)
 		return
 	case r.Method == http.MethodTrace:
-		http.Error(w, "holt: the proxy passes no TRACE on", http.StatusMethodNotAllowed)
+		http.Error(w, "holt: the proxy does not forward TRACE requests", http.StatusMethodNotAllowed)
 		return
 	case r.URL.Scheme != "http" || r.URL.Host == "":
-		http.Error(w, "holt: this is a proxy, for http://HOST/ and CONNECT HOST:PORT", http.StatusBadRequest)
+		http.Error(w, "holt: this is a proxy: use http://HOST/ or CONNECT HOST:PORT", http.StatusBadRequest)
 		return
 	}
 	host, port := r.URL.Hostname(), r.URL.Port()
@@ -149,11 +150,11 @@ func (s *Stack) proxy(w http.ResponseWriter, r *http.Request) {
 	s.pass(w, r, errand{scheme: "http", host: r.Host, dial: net.JoinHostPort(host, port), secrets: s.secrets.Load().of(name, port, true)})
 }
 
-// tunnel answers CONNECT: with a connection, or, to hosts that have a secret, in their place.
+// tunnel handles CONNECT: it forwards bytes, or intercepts TLS for hosts that have a secret.
 func (s *Stack) tunnel(w http.ResponseWriter, r *http.Request) {
 	host, port, err := splitPort(r.Host)
 	if err != nil {
-		http.Error(w, "holt: CONNECT is for HOST:PORT", http.StatusBadRequest)
+		http.Error(w, "holt: CONNECT needs HOST:PORT", http.StatusBadRequest)
 		return
 	}
 	name, _ := canonical(host)
@@ -174,12 +175,12 @@ func (s *Stack) tunnel(w http.ResponseWriter, r *http.Request) {
 	s.carry(in, out)
 }
 
-// intercept speaks TLS as the host that is meant, and passes requests on with its secrets.
+// intercept terminates TLS with a certificate for the host, and forwards requests with its secrets.
 func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, port uint16) {
 	at := net.JoinHostPort(name, strconv.Itoa(int(port)))
 	ca := s.minter.Load()
 	if ca == nil {
-		http.Error(w, "holt: this computer's network has no CA to stand for "+name, http.StatusBadGateway)
+		http.Error(w, "holt: this computer has no CA for a certificate of "+name, http.StatusBadGateway)
 		return
 	}
 	if p := s.policy.Load(); !p.name(name) && !(name == HostName && p.onHost(port)) {
@@ -199,9 +200,9 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch said, _ := canonical(hostOf(r.Host)); {
 		case r.Method == http.MethodTrace || r.Method == http.MethodConnect:
-			http.Error(w, "holt: the proxy passes no "+r.Method+" on", http.StatusMethodNotAllowed)
+			http.Error(w, "holt: the proxy does not forward "+r.Method+" requests", http.StatusMethodNotAllowed)
 		case said != name:
-			http.Error(w, "holt: this connection is to "+name, http.StatusMisdirectedRequest)
+			http.Error(w, "holt: this connection is only for "+name, http.StatusMisdirectedRequest)
 		default:
 			s.pass(w, r, errand{scheme: "https", host: r.Host, dial: at, secrets: s.secrets.Load().of(name, strconv.Itoa(int(port)), false)})
 		}
@@ -211,7 +212,7 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 	}))
 }
 
-// hijack takes a connection from the server after it was said that CONNECT has succeeded.
+// hijack takes a connection from the server and confirms CONNECT.
 func hijack(w http.ResponseWriter) (half, error) {
 	c, b, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -229,7 +230,7 @@ func hijack(w http.ResponseWriter) (half, error) {
 	return &replay{half: c.(*arrival), first: first}, nil
 }
 
-// buffered is what was read already behind a request.
+// buffered returns the bytes that were read after a request.
 func buffered(r *bufio.Reader) ([]byte, error) {
 	b := make([]byte, r.Buffered())
 	_, err := io.ReadFull(r, b)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raw reads and writes a socket, which does not block, by system calls that the runtime is not told of. A call that it is
-// told of wakes, after each rest, a thread that looks every 20 µs whether it lasts: in a round trip that is half the work.
+// raw reads and writes a non-blocking socket by system calls that the runtime
+// does not see. Otherwise each call after a pause wakes a thread that polls
+// every 20 µs, which is half the cost of a round trip.
 type raw struct{ conn syscall.RawConn }
 
 func (r raw) Read(b []byte) (n int, err error) {
@@ -64,7 +65,7 @@ func call(number, fd uintptr, b []byte) (int, error) {
 	}
 }
 
-// reader reads a connection raw if it can be.
+// reader returns a raw reader of a connection, if possible.
 func reader(conn io.Reader) io.Reader {
 	if sc, ok := conn.(syscall.Conn); ok {
 		if c, err := sc.SyscallConn(); err == nil {

@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// WithReach returns the policy, for which places count as the internet's though their addresses are not:
-// where the host itself gets packages from. Private names of theirs are told. It lets nothing else pass, and never what the host has itself.
+// WithReach returns a copy of the policy that treats some places as public
+// although their addresses are not: the host's package mirrors. Their private
+// names are resolved. The policy must still allow them, and the host's own
+// addresses stay excluded.
 func (p *Policy) WithReach(places []netip.AddrPort) *Policy {
 	out := *p
 	for _, a := range places {
@@ -17,7 +19,7 @@ func (p *Policy) WithReach(places []netip.AddrPort) *Policy {
 	return &out
 }
 
-// reachable tells whether an address is the internet's, at some port (port 0) or this one.
+// reachable reports whether an address is treated as public, at some port (port 0) or this one.
 func (s *Stack) reachable(p *Policy, ip netip.Addr, port uint16) bool {
 	if s.public(ip) {
 		return true
@@ -30,8 +32,8 @@ func (s *Stack) reachable(p *Policy, ip netip.Addr, port uint16) bool {
 	return false
 }
 
-// Beside tells whether a guest would not find a place by itself: its address is none of the internet's, or its name is
-// one that a guest is not told.
+// Beside reports whether a guest could not reach a place without WithReach: its
+// address is not public, or its name is not resolved.
 func Beside(host string, ip netip.Addr) bool {
 	return !ip.Is4() || within(ip, notPublic) || privateName(strings.ToLower(strings.TrimSuffix(host, ".")))
 }

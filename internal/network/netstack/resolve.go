@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	maxQueries  = 64              // that are asked elsewhere at once
-	maxAskers   = 64              // connections to the resolver
-	maxAnswers  = 64              // addresses of one name
-	askLimit    = 5 * time.Second // of one upstream
-	maxUpstream = 3               // as many as a resolv.conf(5) has
+	maxQueries  = 64              // concurrent upstream queries
+	maxAskers   = 64              // TCP connections to the resolver
+	maxAnswers  = 64              // maximum addresses of one name
+	askLimit    = 5 * time.Second // for one upstream
+	maxUpstream = 3               // the maximum of resolv.conf(5)
 	edeFiltered = dns.ExtendedErrorCodeFiltered
 	edeBlocked  = dns.ExtendedErrorCodeBlocked
 	ownTTL      = 60 // seconds
 )
 
-// resolver answers the guest's questions for names, as far as its policy goes.
+// resolver answers the guest's DNS queries that its policy allows.
 type resolver struct {
 	s         *Stack
 	upstreams []string
@@ -62,7 +62,7 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	return r, nil
 }
 
-// deaf does not hear that a guest would not have an answer (ICMP): a server would end of that.
+// deaf ignores ICMP errors for its responses: a server would stop at them.
 type deaf struct {
 	net.PacketConn
 	ctx context.Context
@@ -78,7 +78,7 @@ func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// limited is a listener that has so many connections at once; others wait, as far as its backlog goes.
+// limited is a listener with a maximum of concurrent connections; further ones wait in its backlog.
 type limited struct {
 	net.Listener
 	places chan struct{}
@@ -130,7 +130,7 @@ func (r *resolver) serve(w dns.ResponseWriter, q *dns.Msg) {
 	w.WriteMsg(a)
 }
 
-// answer is what the guest is told. A nil one is none: it asks again.
+// answer returns the response for the guest; nil: none, and the guest retries.
 func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	if q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 || q.Question[0].Qclass != dns.ClassINET {
 		return refuse(q, dns.RcodeRefused, nil)
@@ -156,13 +156,14 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	return r.asked(ctx, q, ask, name)
 }
 
-// private says that a name is one of a private network's, whether it is or not.
+// private refuses a name of a private network, whether the name exists or not.
 func (r *resolver) private(q *dns.Msg, name string) *dns.Msg {
 	r.s.count.refuse(name)
-	return refuse(q, dns.RcodeNameError, explained(edeBlocked, name+" would be a name of a private network, which this computer's network policy does not allow"))
+	return refuse(q, dns.RcodeNameError, explained(edeBlocked, name+" is a name of a private network, and this computer's network policy does not allow those"))
 }
 
-// inward answers for a name that is told only for its address: whatever is asked for, it is there or not by that.
+// inward answers for a name that is resolved only for its address. For any
+// record type, the name exists only if the address is granted.
 func (r *resolver) inward(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
 	if p := r.s.policy.Load(); len(p.nets)+len(p.reach) == 0 {
 		return r.private(q, name)
@@ -181,8 +182,8 @@ func (r *resolver) inward(ctx context.Context, q *dns.Msg, ask dns.Question, nam
 	return a
 }
 
-// granted tells whether a record, of what was sifted, has an address which is the guest's to reach though it is not the
-// internet's, or is that of the host's own packages.
+// granted reports whether a sifted record has a granted address that is not
+// public, or the address of a package mirror of the host.
 func (r *resolver) granted(rr dns.RR) bool {
 	a, ok := rr.(*dns.A)
 	if !ok {
@@ -192,7 +193,7 @@ func (r *resolver) granted(rr dns.RR) bool {
 	return ok && (!r.s.public(ip) || slices.ContainsFunc(r.s.policy.Load().reach, func(at netip.AddrPort) bool { return at.Addr() == ip }))
 }
 
-// asked is what the host's resolvers say, as far as the guest may hear it.
+// asked returns the response of the host's resolvers without what the guest may not see.
 func (r *resolver) asked(ctx context.Context, q *dns.Msg, ask dns.Question, name string) *dns.Msg {
 	select {
 	case r.asking <- struct{}{}:
@@ -205,12 +206,12 @@ func (r *resolver) asked(ctx context.Context, q *dns.Msg, ask dns.Question, name
 		return refuse(q, dns.RcodeServerFailure, explained(dns.ExtendedErrorCodeNetworkError, "the host's resolvers do not answer"))
 	}
 	code := a.Rcode
-	a.SetReply(q) // keeps the answers, takes the id and the question
+	a.SetReply(q) // keeps the answers, sets id and question
 	a.Rcode, a.RecursionAvailable = code, true
 	return r.sift(q, a, name)
 }
 
-// ask asks the upstreams, one after the other.
+// ask asks the upstreams one after the other.
 func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) {
 	servers := r.upstreams
 	if len(servers) == 0 {
@@ -236,13 +237,13 @@ func (r *resolver) ask(ctx context.Context, ask dns.Question) (*dns.Msg, error) 
 			return a, nil
 		}
 		if err == nil {
-			err = fmt.Errorf("%s said %s", server, dns.RcodeToString[a.Rcode])
+			err = fmt.Errorf("%s returned %s", server, dns.RcodeToString[a.Rcode])
 		}
 	}
 	return nil, err
 }
 
-// exchange asks one of them, and counts what that takes.
+// exchange asks one upstream and counts the traffic.
 func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network string) (*dns.Msg, error) {
 	a, _, err := (&dns.Client{Net: network, Timeout: askLimit}).ExchangeContext(ctx, m, server)
 	received := 0
@@ -253,8 +254,9 @@ func (r *resolver) exchange(ctx context.Context, m *dns.Msg, server, network str
 	return a, err
 }
 
-// sift takes from an answer the addresses that the guest may not reach, and remembers the others; and what it is not
-// told. Where an address is left, so are the names that lead to it.
+// sift removes from a response the addresses that the guest may not reach and
+// record types that it may not see, and remembers the other addresses. It keeps
+// aliases if an address is left.
 func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	p, taken, addresses := r.s.policy.Load(), false, 0
 	all := slices.DeleteFunc(a.Answer, func(rr dns.RR) bool {
@@ -275,7 +277,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	})
 	if taken && addresses == 0 {
 		r.s.count.refuse(name)
-		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" stands for an address of the host's or a private network, which this computer's network policy does not allow"))
+		return refuse(q, dns.RcodeNameError, explained(edeFiltered, name+" resolves to an address of the host or of a private network, and this computer's network policy does not allow it"))
 	}
 	a.Answer = slices.DeleteFunc(all, func(rr dns.RR) bool {
 		switch rr.Header().Rrtype {
@@ -292,7 +294,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	return a
 }
 
-// own answers for the names of this network.
+// own answers for the names of this virtual network.
 func own(q *dns.Msg, ask dns.Question) *dns.Msg {
 	a := refuse(q, dns.RcodeSuccess, nil)
 	if ask.Qtype == dns.TypeA || ask.Qtype == dns.TypeANY {
@@ -304,7 +306,8 @@ func own(q *dns.Msg, ask dns.Question) *dns.Msg {
 	return a
 }
 
-// refuse is an answer without any. Why is said to those that ask for such (RFC 8914).
+// refuse returns an empty response with a code. It includes the reason if the
+// query supports that (RFC 8914).
 func refuse(q *dns.Msg, code int, why *dns.EDNS0_EDE) *dns.Msg {
 	a := new(dns.Msg)
 	a.SetRcode(q, code)

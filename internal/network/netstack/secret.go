@@ -16,34 +16,34 @@ import (
 const (
 	maxSecrets  = 64
 	maxSecret   = 16 << 10  // bytes of a value
-	maxSent     = 256 << 10 // bytes of a request's header with the secrets in it
-	fieldRest   = 4         // bytes of a field of a header beside its name and value
-	leastHolder = 8         // bytes of a placeholder: what is shorter stands by chance too
+	maxSent     = 256 << 10 // bytes of a request's header with secrets
+	fieldRest   = 4         // bytes of a header field in addition to name and value
+	leastHolder = 8         // bytes of a placeholder; a shorter one could occur by chance
 	masked      = "***"
 )
 
-// Secrets are what the proxy adds to requests, ready to be asked.
+// Secrets are the parsed host secrets that the proxy adds to requests.
 type Secrets struct{ all []secret }
 
 type secret struct {
 	host, port  string
 	plain       bool
-	header      string // "": all, of a placeholder
+	header      string // "": all headers, with a placeholder
 	placeholder string // "": the header is set
 	value       string
 }
 
-// ParseSecrets reads secrets. Errors: InvalidArgument, which name no value.
+// ParseSecrets parses secrets. Errors: InvalidArgument, without any value.
 func ParseSecrets(all []holt.HostSecret) (*Secrets, error) {
 	if len(all) > maxSecrets {
-		return nil, holt.Errorf(holt.InvalidArgument, "a computer has at most %d secrets of hosts", maxSecrets)
+		return nil, holt.Errorf(holt.InvalidArgument, "too many host secrets: a computer has at most %d", maxSecrets)
 	}
 	out := &Secrets{}
 	for _, h := range all {
 		one, why := parseSecret(h)
 		if why != "" {
-			return nil, holt.Errorf(holt.InvalidArgument, "secret of host %q: %s", clip(h.Host), why).
-				WithHint("a secret has the exact name of a host, with :PORT or without, a value, and a header or a placeholder")
+			return nil, holt.Errorf(holt.InvalidArgument, "invalid secret for host %q: %s", clip(h.Host), why).
+				WithHint("a secret has the exact name of a host, optionally with :PORT, a value, and a header or a placeholder")
 		}
 		out.all = append(out.all, one)
 	}
@@ -53,18 +53,18 @@ func ParseSecrets(all []holt.HostSecret) (*Secrets, error) {
 func parseSecret(h holt.HostSecret) (out secret, why string) {
 	host, port, hasPort := strings.Cut(h.Host, ":")
 	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || n == 0) {
-		return out, "its port is no number from 1 to 65535"
+		return out, "the port must be a number from 1 to 65535"
 	}
 	name, ok := canonical(host)
 	switch {
 	case !ok || net.ParseIP(name) != nil:
-		return out, "it is no name of a host"
+		return out, "it is not a host name"
 	case h.Value == "" || len(h.Value) > maxSecret || !fieldValue(h.Value):
-		return out, "its value is empty, too long or has bytes that a header cannot have"
+		return out, "the value is empty, too long, or not valid in a header"
 	case len(h.Header) > 256 || !fieldName(h.Header):
-		return out, "its header has characters that no header's name has"
+		return out, "the header name is not valid"
 	case len(h.Placeholder) > 256 || h.Placeholder != "" && (len(h.Placeholder) < leastHolder || !fieldValue(h.Placeholder)):
-		return out, "its placeholder is shorter than " + strconv.Itoa(leastHolder) + " bytes, longer than 256, or has bytes that a header cannot have"
+		return out, "the placeholder is shorter than " + strconv.Itoa(leastHolder) + " bytes, longer than 256 bytes, or not valid in a header"
 	}
 	out = secret{host: name, port: port, plain: h.Plain, header: http.CanonicalHeaderKey(h.Header), placeholder: h.Placeholder, value: h.Value}
 	if out.header == "" && out.placeholder == "" {
@@ -73,13 +73,13 @@ func parseSecret(h holt.HostSecret) (out secret, why string) {
 	return out, ""
 }
 
-// fieldValue tells whether a header can have a value (RFC 9110, 5.5), without blanks around it.
+// fieldValue reports whether s is a valid header value (RFC 9110, 5.5) without spaces around it.
 func fieldValue(s string) bool {
 	return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// fieldName tells whether a header can have a name, or none is given. Those that say where a message
-// ends or goes are no place for secrets.
+// fieldName reports whether s is "" or a valid header name. Headers that
+// control framing or routing are excluded.
 func fieldName(s string) bool {
 	switch http.CanonicalHeaderKey(s) {
 	case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Trailer", "Te":
@@ -88,7 +88,7 @@ func fieldName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !tokenRune(r) })
 }
 
-// of returns the secrets of a host at a port, for HTTP in plain or over TLS.
+// of returns the secrets of a host and port, for plain HTTP or TLS.
 func (s *Secrets) of(name, port string, plain bool) (out []secret) {
 	usual := "443"
 	if plain {
@@ -106,10 +106,11 @@ func (s *Secrets) of(name, port string, plain bool) (out []secret) {
 	return out
 }
 
-// errTooLong is that of a request which secrets in the place of their placeholders would make too long.
-var errTooLong = fmt.Errorf("with the secrets in the place of their placeholders the header of this request would be longer than %d KiB", maxSent>>10)
+// errTooLong is returned if inserting secrets would make a request's header too long.
+var errTooLong = fmt.Errorf("the header of this request is too long with its secrets inserted: the maximum is %d KiB", maxSent>>10)
 
-// add puts secrets into a request's header. Codes are what it made of some, in which the values are not to be seen.
+// add inserts secrets into a request's header. codes are encoded values in
+// which a secret is not recognisable as text.
 func add(secrets []secret, h http.Header) (codes []string, err error) {
 	room := maxSent
 	for key, all := range h {
@@ -145,8 +146,9 @@ func add(secrets []secret, h http.Header) (codes []string, err error) {
 	return codes, nil
 }
 
-// replaceIn puts the value in the place of its placeholder, also in the name and password of Basic (RFC 7617), whose
-// code it returns then. False: the field would grow by more than there is room.
+// replaceIn replaces the placeholder with the value, also inside Basic
+// credentials (RFC 7617); it then returns the new encoding as code. ok is false
+// if the field would grow by more than room.
 func (s *secret) replaceIn(field string, room int) (out, code string, ok bool) {
 	grown := func(in string) int {
 		return len(in) + strings.Count(in, s.placeholder)*(len(s.value)-len(s.placeholder))
@@ -166,11 +168,12 @@ func (s *secret) replaceIn(field string, room int) (out, code string, ok bool) {
 	return strings.ReplaceAll(field, s.placeholder, s.value), "", true
 }
 
-// hidden are what of secrets must not stand in an answer's header, the longest first: values, what of them is behind the
-// name of a scheme, and codes; but for what is so short that it stands anywhere.
+// hidden returns the strings to mask in response headers, longest first:
+// values, values without their scheme, and codes; except strings so short that
+// they occur by chance.
 func hidden(secrets []secret, codes []string) (out []string) {
 	add := func(one string) {
-		for _, form := range []string{one, strings.TrimRight(one, "=")} { // a code without what fills it up, too
+		for _, form := range []string{one, strings.TrimRight(one, "=")} { // base64 also without padding
 			if len(form) >= leastHolder {
 				out = append(out, form)
 			}
@@ -189,7 +192,7 @@ func hidden(secrets []secret, codes []string) (out []string) {
 	return slices.Compact(out)
 }
 
-// mask takes what must not stand there out of an answer's header.
+// mask masks strings in response headers.
 func mask(hidden []string, h http.Header) {
 	for _, all := range h {
 		for i := range all {

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	maxFlows   = 1024      // connections of a guest, those that are opened for it, and flows of datagrams
-	maxDials   = 128       // connections that are being opened
-	maxBuffer  = 256 << 10 // bytes that a connection holds in each direction
-	fewBuffer  = 16 << 10  // of those beyond wideFlows
+	maxFlows   = 1024      // limit each for connections from a guest, connections opened for it, and flows of datagrams
+	maxDials   = 128       // connections being opened
+	maxBuffer  = 256 << 10 // bytes buffered in each direction of a connection
+	fewBuffer  = 16 << 10  // the same, beyond wideFlows connections
 	wideFlows  = 128
 	idleStream = 2 * time.Minute
 	nic        = tcpip.NICID(1)
@@ -40,7 +40,7 @@ type Stack struct {
 	log      *slog.Logger
 	ip       *stack.Stack
 	link     *line
-	attached sync.Mutex // held while a machine is
+	attached sync.Mutex // held while a machine is attached
 	policy   atomic.Pointer[Policy]
 	names    names
 	host     hostAddresses
@@ -48,27 +48,29 @@ type Stack struct {
 	flows    flows
 	echoes   echoes
 	pieces   pieces
-	packets  atomic.Uint32 // that were not made by ip; their numbers tell pieces of one from others
-	guestMAC atomic.Value  // tcpip.LinkAddress, once the guest has sent something
+	packets  atomic.Uint32 // IP ids for packets not made by ip
+	guestMAC atomic.Value  // tcpip.LinkAddress, set by the first frame of the guest
 	resolver *resolver
 	secrets  atomic.Pointer[Secrets]
 	internal http.Handler
 	minter   atomic.Pointer[minter] // nil: no CA
 	web      web
-	idle     time.Duration // after which a guest is asked whether it still knows of a connection
+	idle     time.Duration // time before keepalive probes to the guest
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
 
-// Options of a stack.
+// Options configure a stack.
 type Options struct {
 	Log       *slog.Logger
 	Upstreams []string // resolvers, as host:port; none: those of the host's resolv.conf(5)
-	// Internal answers at http://holt.internal/, but for /ca.pem, the certificate of CA. Nil: there is nothing else.
+	// Internal serves http://holt.internal/ except /ca.pem, the certificate of CA.
+	// Nil: there is nothing else.
 	Internal http.Handler
-	// CA signs, in the proxy, for hosts that have a secret ([NewCA]). Without it they are refused there.
+	// CA signs the proxy's certificates for hosts that have a secret ([NewCA]).
+	// Without it the proxy refuses such hosts.
 	CA tls.Certificate
-	// Roots are those that the proxy trusts; nil: the host's.
+	// Roots are the CAs that the proxy trusts; nil: the host's.
 	Roots *x509.CertPool
 }
 
@@ -116,11 +118,11 @@ func (s *Stack) configure() error {
 			return err
 		}
 	}
-	// It takes what is for anybody, and answers in their names.
-	if err := said(s.ip.SetPromiscuousMode(nic, true), "take all packets"); err != nil {
+	// Accept packets for all addresses, and reply from them.
+	if err := said(s.ip.SetPromiscuousMode(nic, true), "accept packets for all addresses"); err != nil {
 		return err
 	}
-	if err := said(s.ip.SetSpoofing(nic, true), "answer as all"); err != nil {
+	if err := said(s.ip.SetSpoofing(nic, true), "send from all addresses"); err != nil {
 		return err
 	}
 	s.ip.SetICMPBurst(icmpBurst)
@@ -139,17 +141,17 @@ func (s *Stack) configure() error {
 	return nil
 }
 
-// SetPolicy replaces the policy at once; what it does not permit any more is cut off. A flow is what it was
-// when it was opened: that its names do not count for new ones any more is no reason to end it.
+// SetPolicy replaces the policy at once and resets flows that it does not
+// allow. A flow keeps the names it was opened with, even if they have expired.
 func (s *Stack) SetPolicy(p *Policy) {
 	s.policy.Store(p)
 	s.flows.end(func(f *flow) bool { return !s.allows(f) })
 }
 
-// SetSecrets replaces the secrets that the proxy adds; what was begun with others goes on.
+// SetSecrets replaces the secrets of the proxy. Requests in progress keep theirs.
 func (s *Stack) SetSecrets(all *Secrets) { s.secrets.Store(all) }
 
-// SetCA replaces the CA; connections that were begun with another go on.
+// SetCA replaces the CA. Connections in progress keep theirs.
 func (s *Stack) SetCA(ca tls.Certificate) error {
 	if have := s.minter.Load(); have != nil && bytes.Equal(have.ca.Certificate[0], ca.Certificate[0]) {
 		return nil
@@ -162,7 +164,7 @@ func (s *Stack) SetCA(ca tls.Certificate) error {
 	return nil
 }
 
-// newFlow is a flow to an address as it stands now, or as a former one did.
+// newFlow returns a flow to an address with the names known now, or those of former.
 func (s *Stack) newFlow(to netip.AddrPort, former *flow) *flow {
 	if former != nil {
 		return &flow{to: to, names: former.names, reach: former.reach}
@@ -171,7 +173,7 @@ func (s *Stack) newFlow(to netip.AddrPort, former *flow) *flow {
 	return &flow{to: to, names: s.names.of(ip), reach: !s.public(ip) && s.reachable(s.policy.Load(), ip, to.Port())}
 }
 
-// allows tells whether a flow may begin, or go on.
+// allows reports whether a flow may begin or continue.
 func (s *Stack) allows(f *flow) bool {
 	if !s.mayReach(f) {
 		return false
@@ -180,8 +182,9 @@ func (s *Stack) allows(f *flow) bool {
 	return name == "" || !s.byName(f.to) || s.policy.Load().permits(f.to.Port(), []string{name})
 }
 
-// byName tells whether an address may be reached only for a name that it stands for, which it may
-// share with others: then what is said there counts as well.
+// byName reports whether an address may be reached only for a name that
+// resolved to it. Other names may share the address, so the name in TLS or HTTP
+// is checked too.
 func (s *Stack) byName(to netip.AddrPort) bool {
 	p := s.policy.Load()
 	return p.egress == holt.EgressAllow && !inner.Contains(to.Addr()) && !s.granted(p, to.Addr(), to.Port())
@@ -191,8 +194,9 @@ func (s *Stack) granted(p *Policy, ip netip.Addr, port uint16) bool {
 	return p.granted(ip, port, s.host.contain(ip))
 }
 
-// mayReach tells whether the address and port of a flow may be reached: as they are, or for names that
-// stood for it when it was opened, or that do now.
+// mayReach reports whether the address and port of a flow may be reached: by
+// themselves, or by names that resolved to the address when the flow was opened
+// or do now.
 func (s *Stack) mayReach(f *flow) bool {
 	p, ip, port := s.policy.Load(), f.to.Addr(), f.to.Port()
 	if inner.Contains(ip) {
@@ -204,7 +208,7 @@ func (s *Stack) mayReach(f *flow) bool {
 	return (s.reachable(p, ip, port) || f.reach && !s.host.contain(ip)) && (p.permits(port, f.names) || p.permits(port, s.names.of(ip)))
 }
 
-// placeOf says where on the host what is meant for an address and port of the guest's world goes to.
+// placeOf translates an address and port of the guest's network to those on the host.
 func placeOf(to netip.AddrPort) netip.AddrPort {
 	if inner.Contains(to.Addr()) {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port())
@@ -212,12 +216,12 @@ func placeOf(to netip.AddrPort) netip.AddrPort {
 	return to
 }
 
-// public tells whether an address is one of the internet, and not the host's.
+// public reports whether an address is public and not the host's.
 func (s *Stack) public(ip netip.Addr) bool {
 	return ip.Is4() && !within(ip, notPublic) && !s.host.contain(ip)
 }
 
-// Close ends everything.
+// Close closes the stack and all flows.
 func (s *Stack) Close() {
 	s.cancel()
 	s.flows.end(func(*flow) bool { return true })
@@ -233,7 +237,7 @@ func (s *Stack) Close() {
 
 func addressOf(a netip.Addr) tcpip.Address { return tcpip.AddrFrom4(a.As4()) }
 
-// addrOf is an address that the stack says.
+// addrOf converts an address of the stack.
 func addrOf(a tcpip.Address) netip.Addr {
 	out, _ := netip.AddrFromSlice(a.AsSlice())
 	return out

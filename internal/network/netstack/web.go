@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	headerLimit   = 30 * time.Second // for a request's header, and TLS before it
-	keepWeb       = 2 * time.Minute  // an idle connection
-	maxHeader     = 64 << 10         // bytes, of a request
-	maxAnswerHead = 256 << 10        // bytes, of an answer
+	headerLimit   = 30 * time.Second // for TLS and a request's header
+	keepWeb       = 2 * time.Minute  // for an idle connection
+	maxHeader     = 64 << 10         // bytes of a request
+	maxAnswerHead = 256 << 10        // bytes of a response
 )
 
-// web is what of HTTP is spoken here: the proxy, holt.internal, and requests to addresses that count
-// only for their names. One server has all their connections; what each is for stands in its arrival.
+// web is the HTTP server for the proxy, holt.internal, and requests to
+// addresses that are allowed only for their names. One server has all
+// connections; arrival says what each is for.
 type web struct {
 	server    *http.Server
 	coming    chan net.Conn
@@ -36,11 +37,11 @@ type web struct {
 	forward   *httputil.ReverseProxy
 }
 
-// arrival is a connection of the guest with what answers it.
+// arrival is a connection of the guest and its handler.
 type arrival struct {
 	half
 	handler http.Handler
-	out     *outside // one that is open already to where its requests go, or nil
+	out     *outside // the open connection to the destination, or nil
 	taken   atomic.Bool
 }
 
@@ -83,7 +84,7 @@ func (s *Stack) serveWeb(o Options) error {
 	return nil
 }
 
-// arrived notes a connection's arrival in what its requests carry with them.
+// arrived stores a connection's arrival in the context of its requests.
 func arrived(ctx context.Context, c net.Conn) context.Context {
 	if through, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = through.NetConn()
@@ -91,7 +92,7 @@ func arrived(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, arrivalKey{}, c)
 }
 
-// serve gives a connection to the server.
+// serve passes a connection to the server.
 func (w *web) serve(c net.Conn) {
 	select {
 	case w.coming <- c:
@@ -100,7 +101,7 @@ func (w *web) serve(c net.Conn) {
 	}
 }
 
-// Accept, Close and Addr make it a net.Listener.
+// Accept, Close and Addr implement net.Listener.
 func (w *web) Accept() (net.Conn, error) {
 	select {
 	case c := <-w.coming:
@@ -123,7 +124,7 @@ func (w *web) close() {
 	w.transport.CloseIdleConnections()
 }
 
-// own is what answers at a port of this network's own, or nil.
+// own returns the handler of a port of this virtual network, or nil.
 func (s *Stack) own(to netip.AddrPort) http.Handler {
 	switch {
 	case to.Addr() != Gateway:
@@ -136,7 +137,7 @@ func (s *Stack) own(to netip.AddrPort) http.Handler {
 	return nil
 }
 
-// withAuthority answers with the CA's certificate, and otherwise as next does.
+// withAuthority serves the CA's certificate, and otherwise calls next.
 func (s *Stack) withAuthority(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ca := s.minter.Load()
@@ -145,15 +146,15 @@ func (s *Stack) withAuthority(next http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "application/x-pem-file")
 			pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: ca.ca.Certificate[0]})
 		case r.URL.Path == "/ca.pem" || next == nil:
-			http.Error(w, "holt.internal has nothing there", http.StatusNotFound)
+			http.Error(w, "holt.internal has no such page", http.StatusNotFound)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// transparent passes requests on to where the guest opened a connection to, each if the policy permits
-// the host that it names.
+// transparent forwards requests to the destination of the guest's connection,
+// each only if the policy allows its host.
 func (s *Stack) transparent(in half, out *outside) {
 	out.SetReadDeadline(time.Time{})
 	to := out.flow.to
@@ -171,44 +172,45 @@ func (s *Stack) transparent(in half, out *outside) {
 	s.web.serve(&arrival{half: in, handler: handler, out: out})
 }
 
-// means notes that a request goes by a connection that the guest means by a name. When that is not permitted any
-// more its answer ends.
+// means records that a request on a connection uses a name. The response is cut
+// off when the policy no longer allows that name.
 func (s *Stack) means(c net.Conn, name string) {
 	if out, ok := c.(*outside); ok && !s.mayBe(out.flow, name) {
 		out.flow.reset()
 	}
 }
 
-// hostOf is a host without its port.
+// hostOf returns a host without its port.
 func hostOf(hostport string) string {
 	u := url.URL{Host: hostport}
 	return u.Hostname()
 }
 
-// errand is where a request goes, and with what.
+// errand is the destination of a request, with its secrets.
 type errand struct {
 	scheme  string
-	host    string // as the request names it
+	host    string // as in the request
 	dial    string // host:port
 	secrets []secret
 
-	codes []string // that the secrets were put into
-	err   error    // why it does not go out
+	codes []string // encoded values that contain secrets
+	err   error    // why the request is refused
 }
 
 type errandKey struct{}
 
-// pass passes a request on. Of protocols that it may turn into, WebSocket alone has no other host in it.
+// pass forwards a request. WebSocket is the only protocol upgrade allowed,
+// since others may carry requests to other hosts.
 func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		r.Header.Del("Upgrade")
 	}
-	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has heard all
+	http.NewResponseController(w).EnableFullDuplex() // a server may respond before it has read the whole request
 	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), errandKey{}, &e)))
-	e.mask(w.Header()) // the trailers, which are sent when this returns
+	e.mask(w.Header()) // the trailers are sent when this returns
 }
 
-// rewrite makes the request that goes out of the one that came in: the same, but for the secrets.
+// rewrite makes the outgoing request from the incoming one: it only adds the secrets.
 func rewrite(p *httputil.ProxyRequest) {
 	e := p.In.Context().Value(errandKey{}).(*errand)
 	u := *p.In.URL
@@ -222,7 +224,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	e.codes, e.err = add(e.secrets, p.Out.Header)
 }
 
-// sending sends requests that may go out as they were made.
+// sending sends the requests without an error.
 type sending struct{ http.RoundTripper }
 
 func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -237,13 +239,13 @@ func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (e *errand) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
 
-// maskAnswer takes secrets out of what a server says of them in its header. A nil error is always returned.
+// maskAnswer masks secrets in the headers of a response. It always returns nil.
 func maskAnswer(a *http.Response) error {
 	a.Request.Context().Value(errandKey{}).(*errand).mask(a.Header)
 	return nil
 }
 
-// masking is an answer whose headers have no secrets in them, those before the last (1xx) neither.
+// masking masks secrets in the headers of a response, including informational ones (1xx).
 type masking struct {
 	http.ResponseWriter
 	errand *errand
@@ -256,7 +258,7 @@ func (m *masking) WriteHeader(code int) {
 	m.ResponseWriter.WriteHeader(code)
 }
 
-// explain tells a guest why its request went nowhere.
+// explain sends the reason for a failed request to the guest.
 func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	code := http.StatusBadGateway
 	var refused *refusal
@@ -275,7 +277,7 @@ func explain(w http.ResponseWriter, _ *http.Request, err error) {
 	fmt.Fprint(w, said(err))
 }
 
-// refusal is a name that the policy does not permit.
+// refusal is a name that the policy does not allow.
 type refusal struct {
 	name string
 	why  string // "": the name itself
