@@ -26,19 +26,38 @@ const (
 	fuseReadaheadKB = "2048"
 )
 
+// Opcodes of linux/fuse.h.
 const (
-	opcodeForget      = 2
-	opcodeInit        = 26
-	opcodeInterrupt   = 36
-	opcodeBatchForget = 42
+	opcodeForget          = 2
+	opcodeSetattr         = 4
+	opcodeSymlink         = 6
+	opcodeMknod           = 8
+	opcodeMkdir           = 9
+	opcodeUnlink          = 10
+	opcodeRmdir           = 11
+	opcodeRename          = 12
+	opcodeLink            = 13
+	opcodeWrite           = 16
+	opcodeSetxattr        = 21
+	opcodeRemovexattr     = 24
+	opcodeInit            = 26
+	opcodeCreate          = 35
+	opcodeInterrupt       = 36
+	opcodeBatchForget     = 42
+	opcodeFallocate       = 43
+	opcodeRename2         = 45
+	opcodeCopyFileRange   = 47
+	opcodeTmpfile         = 51
+	opcodeCopyFileRange64 = 53
 )
 
-// changes says whether an operation changes files, so that it matters who asks.
+// changes reports whether an operation changes files, so that its process must
+// be identified.
 func changes(opcode uint32) bool {
 	switch opcode {
-	case 4, 6, 8, 9, 10, 11, 12, 13, // setattr symlink mknod mkdir unlink rmdir rename link
-		16, 21, 24, 35, // write setxattr removexattr create
-		43, 45, 47, 51, 53: // fallocate rename2 copy_file_range tmpfile copy_file_range_64
+	case opcodeSetattr, opcodeSymlink, opcodeMknod, opcodeMkdir, opcodeUnlink, opcodeRmdir, opcodeRename, opcodeLink,
+		opcodeWrite, opcodeSetxattr, opcodeRemovexattr, opcodeCreate,
+		opcodeFallocate, opcodeRename2, opcodeCopyFileRange, opcodeTmpfile, opcodeCopyFileRange64:
 		return true
 	}
 	return false
