@@ -98,7 +98,7 @@ func TestCommand(t *testing.T) {
 		{"checkpoint mine", 0, `"mine"`}, {"checkpoint --json=false mine", 0, "checkpoint mine"}, {"checkpoint a b", 2, "does not take"},
 		{"snapshot --name dawn", 4, "holt: it is being deleted\nhint: wait"}, {"snapshot --count 2", 2, "not defined"},
 		{"fork --count 2 --name x --json=false", 6, "bohr runs, forked from curie\nholt: dirac: the disk is full"},
-		{"fork --count x", 2, "invalid value"}, {"pause", 0, `"curie"`}, {"delete", 2, "no command"},
+		{"fork --count x", 2, "invalid value"}, {"pause", 0, `"curie"`}, {"delete", 2, "unknown command"},
 	} {
 		if status, said := run(c.line); status != c.status || !strings.Contains(said, c.says) {
 			t.Errorf("holt %s: %d %s", c.line, status, said)

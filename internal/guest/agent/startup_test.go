@@ -166,8 +166,8 @@ func TestLongCommand(t *testing.T) {
 		t.Errorf("the longest words: %q, %q", r.stdout, r.stderr)
 	}
 	for want, spec := range map[string]holt.RunSpec{
-		"argument 1 has 131072 bytes; the kernel takes at most 131071":                   {Argv: holt.OSStrings{"true", string(word + "x")}},
-		"variable TOKEN has 131077 bytes with its name; the kernel takes at most 131071": {Command: "true", Secrets: holt.Secrets{"TOKEN": word}},
+		"argument 1 has 131072 bytes: the kernel's maximum is 131071":                   {Argv: holt.OSStrings{"true", string(word + "x")}},
+		"variable TOKEN has 131077 bytes with its name: the kernel's maximum is 131071": {Command: "true", Secrets: holt.Secrets{"TOKEN": word}},
 	} {
 		_, err := c.StartRun(t.Context(), holt.NewRunID(), spec)
 		wantCode(t, want, err, holt.InvalidArgument)

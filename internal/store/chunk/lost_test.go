@@ -39,7 +39,7 @@ func problems(t *testing.T, a *Archive) string {
 // restored, its part is too.
 func TestRestoredManifestIsFound(t *testing.T) {
 	a, _, heal := hurtArchive(t, manifestPrefix)
-	if said := problems(t, a); !strings.Contains(said, "which part part of hurt needs; nothing is collected until it is put back") {
+	if said := problems(t, a); !strings.Contains(said, "and part part of hurt needs it: restore it") {
 		t.Fatalf("check says %q", said)
 	}
 	ok(t, a.Narrow(lazy, "hurt", "part", []Range{{0, 10}})) // keeps the manifest
