@@ -16,7 +16,7 @@ import (
 	"holt"
 )
 
-// selfServer answers as the daemon does a computer, until it is told to hang up.
+// selfServer simulates the daemon's API for a computer, until it is told to hang up.
 type selfServer struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -78,8 +78,8 @@ func (s *selfServer) answer(c net.Conn) {
 	fmt.Fprintf(c, "HTTP/1.0 %d x\r\nContent-Type: application/json\r\n\r\n%s", status, b)
 }
 
-// TestCommand: the command in a computer asks for what it is told to, and its exit status says how that went. One whose
-// connection ends finds out whether it goes on in a fork.
+// TestCommand: requests and exit status of the command in a computer. If its
+// connection ends, it finds out whether it is in a fork.
 func TestCommand(t *testing.T) {
 	s := &selfServer{t: t, is: holt.Self{ID: "cmp_1", Name: "curie"}, keys: map[string]int{}}
 	address := s.serve()
