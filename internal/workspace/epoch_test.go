@@ -104,7 +104,7 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 }
 
-func TestUnlinkedOpenFile(t *testing.T) {
+func TestUnlinkedButOpen(t *testing.T) {
 	f := newFixture(t, quiet(Options{}))
 	e, _, err := f.w.BeginEpoch([16]byte{1}, GuestMount)
 	f.ok(err)

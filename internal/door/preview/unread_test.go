@@ -104,9 +104,9 @@ func (w *world) free(what string) {
 	})
 }
 
-// TestUnreadStreams: who does not read keeps neither the daemon from its end, nor a use of the computer and a place among the
+// TestUnread: who does not read keeps neither the daemon from its end, nor a use of the computer and a place among the
 // requests that are open: when the right to it has gone, or after a time.
-func TestUnreadStreams(t *testing.T) {
+func TestUnread(t *testing.T) {
 	patience := 5 * time.Minute
 	ends := map[string]func(*world){
 		"the daemon ends": func(w *world) {
