@@ -134,7 +134,7 @@ func (g *guest) Shape(ctx context.Context) (machine.Shape, error) {
 }
 
 func (g *guest) shape(ctx context.Context) (machine.Shape, error) {
-	if err := g.sure(ctx); err != nil {
+	if err := g.refreshAdded(ctx); err != nil {
 		return machine.Shape{}, err
 	}
 	s := g.hardware.shape()
@@ -151,7 +151,7 @@ func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
 	err := g.growDisk(ctx, to.DiskMB)
 	if err == nil {
 		err = g.bounded(to, func() error {
-			if err := g.sure(ctx); err != nil {
+			if err := g.refreshAdded(ctx); err != nil {
 				return err
 			}
 			return g.add(ctx, to)
@@ -190,14 +190,14 @@ func (g *guest) add(ctx context.Context, to machine.Shape) error {
 	g.unsure = true
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
 	defer cancel()
-	if lost := g.sure(late); lost != nil {
+	if lost := g.refreshAdded(late); lost != nil {
 		g.engine.log.Warn("cannot find out what was added to a machine; trying again before the next use", "machine", g.spec.ID, "err", lost)
 	}
 	return err
 }
 
-// sure asks QEMU what was added, if that is unknown. taking is held.
-func (g *guest) sure(ctx context.Context) error {
+// refreshAdded asks QEMU what was added, if that is unknown. taking is held.
+func (g *guest) refreshAdded(ctx context.Context) error {
 	if !g.unsure {
 		return nil
 	}

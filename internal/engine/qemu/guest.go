@@ -30,7 +30,7 @@ type guest struct {
 	monitor *qmp
 
 	hardware Hardware               // changed by Grow, which holds taking
-	unsure   bool                   // more may have been added than hardware has, see [guest.sure]
+	unsure   bool                   // more may have been added than hardware has, see [guest.refreshAdded]
 	disk     atomic.Pointer[string] // the root disk that it writes to; empty: none
 
 	taking  sync.Mutex      // held during a snapshot or Grow
@@ -122,7 +122,7 @@ func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended 
 			g.readers.Wait() // read its output to the end
 			g.last(events)
 			g.let()
-			g.unbound()
+			g.removeGroup()
 			g.Dir.Close()
 			return true
 		case <-released:
@@ -206,15 +206,15 @@ func (g *guest) let() {
 		g.monitor.close()
 	}
 	g.Ports.Close()
-	g.hush()
+	g.stopReaders()
 	if g.Handle != nil {
 		g.engine.claims.Remove(g.Handle.Process)
 		g.Handle.Close()
 	}
 }
 
-// hush ends the readers and waits for them.
-func (g *guest) hush() {
+// stopReaders ends the readers and waits for them.
+func (g *guest) stopReaders() {
 	for _, c := range g.quiet {
 		c.Close()
 	}

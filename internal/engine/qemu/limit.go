@@ -72,9 +72,9 @@ func (g *guest) bounded(to machine.Shape, grow func() error) error {
 	return err
 }
 
-// unbound removes the group of a machine that has ended. Its network process
+// removeGroup removes the group of a machine that has ended. Its network process
 // may live longer; the code that ends that removes the group.
-func (g *guest) unbound() {
+func (g *guest) removeGroup() {
 	wait := groupWait
 	if g.spec.Network {
 		wait = 0

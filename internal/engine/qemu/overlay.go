@@ -55,8 +55,8 @@ func (g *guest) root(ctx context.Context) (drive, error) {
 	return drive{}, nil
 }
 
-// isIts refuses a disk that is not the machine's: a compromised QEMU may name any.
-func (g *guest) isIts(disk drive) error {
+// checkOwnDisk refuses a disk that is not the machine's: a compromised QEMU may name any.
+func (g *guest) checkOwnDisk(disk drive) error {
 	if disk.File == g.Disk() {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.isIts(disk); err != nil {
+	if err := g.checkOwnDisk(disk); err != nil {
 		return nil, err
 	}
 	if err := g.engine.createOverlay(ctx, path, disk.File, disk.Image.Size); err != nil {

@@ -20,7 +20,7 @@ func (g *guest) Reopen(ctx context.Context) error {
 	if err != nil || disk.Node == "" {
 		return err
 	}
-	if err := g.isIts(disk); err != nil {
+	if err := g.checkOwnDisk(disk); err != nil {
 		return err
 	}
 	beneath, err := g.engine.beneath(ctx, disk.File)

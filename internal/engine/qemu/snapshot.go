@@ -43,7 +43,7 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.holding, cancel)()
-	if err := g.sure(ctx); err != nil {
+	if err := g.refreshAdded(ctx); err != nil {
 		return none, fmt.Errorf("find out what was added to the machine: %w", err)
 	}
 	s := &snapshot{guest: g, spec: spec, frozen: g.Disk()}

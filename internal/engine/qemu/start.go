@@ -165,7 +165,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	if err != nil {
 		return said, fmt.Errorf("open a pidfd of QEMU: %w", err)
 	}
-	g.behind()
+	g.lowerPriority()
 	g.engine.claims.Add(p)
 	g.bound(g.hardware.shape())
 	return said, nil
@@ -201,8 +201,8 @@ func (g *guest) run(cmd *exec.Cmd) error {
 	})
 }
 
-// behind lowers the priority of a background machine in ways that are not inherited.
-func (g *guest) behind() {
+// lowerPriority lowers the priority of a background machine in ways that are not inherited.
+func (g *guest) lowerPriority() {
 	if !g.spec.Background {
 		return
 	}
@@ -269,7 +269,7 @@ func (g *guest) end() {
 	case g.child != nil:
 		g.child.Kill()
 	}
-	g.hush()
+	g.stopReaders()
 }
 
 // explain adds QEMU's output to the error of a start.

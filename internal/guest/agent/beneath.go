@@ -11,8 +11,8 @@ import (
 	"holt"
 )
 
-// errLeaves is returned if a path leads out of the directory that the caller is confined to.
-var errLeaves = errors.New("a symbolic link escapes the workspace")
+// errEscapes is returned if a path leads out of the directory that the caller is confined to.
+var errEscapes = errors.New("a symbolic link escapes the workspace")
 
 // reach is the resolution of a path within a directory. An operation on the
 // resolved path stays inside even if links are changed at the same time.
@@ -37,7 +37,7 @@ func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 	top := strings.TrimRight(string(a.Beneath), "/")
 	inside, ok := strings.CutPrefix(strings.TrimRight(string(path), "/")+"/", top+"/")
 	if !ok {
-		return nil, errLeaves
+		return nil, errEscapes
 	}
 	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *reach) walk(top string, names []string, follow bool) (last string, err 
 			continue
 		case "..":
 			if len(r.ways) == 1 {
-				return "", errLeaves
+				return "", errEscapes
 			}
 			r.up()
 			continue
@@ -103,7 +103,7 @@ func (r *reach) walk(top string, names []string, follow bool) (last string, err 
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, top)
 			if !ok || inside != "" && inside[0] != '/' {
-				return "", errLeaves
+				return "", errEscapes
 			}
 			for len(r.ways) > 1 {
 				r.up()

@@ -91,7 +91,7 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := c.WriteFile(in, top+"/tofile", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errLeaves.Error()) {
+	if err := c.WriteFile(in, top+"/tofile", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errEscapes.Error()) {
 		t.Errorf("by a link to a file: %v", err)
 	}
 	if err := c.WriteFile(in, top+"/inner", holt.WriteSpec{}, strings.NewReader("through it")); err != nil {

@@ -76,7 +76,7 @@ func fileError(verb, path string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		code = holt.OutOfSpace
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG),
-		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG), errors.Is(err, errLeaves):
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG), errors.Is(err, errEscapes):
 		code = holt.InvalidArgument
 	case errors.Is(err, unix.ENOTCONN):
 		code = holt.Unavailable

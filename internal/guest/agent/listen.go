@@ -41,8 +41,8 @@ type listenAnswer struct {
 	Path string `json:"path,omitempty"`
 }
 
-// cameIn announces a connection to the host; number 0 only checks that the host is there.
-type cameIn struct {
+// announced is the message to the host about a new connection; number 0 only checks that the host is there.
+type announced struct {
 	Number uint64 `json:"number,omitempty"`
 	From   string `json:"from,omitempty"`
 }
@@ -98,14 +98,14 @@ func (s *Server) listen(ctx context.Context, st *serverStream) error {
 	defer cancel()
 	context.AfterFunc(ctx, func() { at.Close() })
 	var sending sync.Mutex
-	tell := func(c cameIn) error {
+	tell := func(c announced) error {
 		sending.Lock()
 		defer sending.Unlock()
 		return writeMessage(st, c)
 	}
 	go func() { // detects a host that is gone
 		for ctx.Err() == nil {
-			if tell(cameIn{}) != nil {
+			if tell(announced{}) != nil {
 				cancel()
 			}
 			select {
@@ -185,7 +185,7 @@ func (t *listened) leave(id uint64) {
 }
 
 // accept announces connections until the listener is closed.
-func (g *guestListener) accept(ctx context.Context, tell func(cameIn) error) error {
+func (g *guestListener) accept(ctx context.Context, tell func(announced) error) error {
 	for {
 		select {
 		case g.room <- struct{}{}:
@@ -203,7 +203,7 @@ func (g *guestListener) accept(ctx context.Context, tell func(cameIn) error) err
 		if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			from = a.String()
 		}
-		if err := tell(cameIn{Number: g.put(conn), From: from}); err != nil {
+		if err := tell(announced{Number: g.put(conn), From: from}); err != nil {
 			return err
 		}
 	}
@@ -306,7 +306,7 @@ type Listener struct {
 // concurrent; Close ends a running call.
 func (l *Listener) Accept(ctx context.Context) (conn net.Conn, from string, err error) {
 	for {
-		var came cameIn
+		var came announced
 		if err := readMessage(l.s, &came); err != nil {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF

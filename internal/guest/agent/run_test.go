@@ -562,7 +562,7 @@ func TestForgetRuns(t *testing.T) {
 		e := &runEntry{id: holt.NewRunID(), run: r}
 		table.byID[e.id], table.order = e, append(table.order, e)
 	}
-	table.economize()
+	table.trimOutput()
 	total := 0
 	for _, e := range table.order {
 		total += e.run.output.size()

@@ -99,7 +99,7 @@ func (t *runTable) launch(id holt.RunID, spec holt.RunSpec, running int) (*run, 
 	}
 	go func() {
 		r.supervise(t.log)
-		t.economize()
+		t.trimOutput()
 	}()
 	return r, nil
 }
@@ -153,9 +153,9 @@ func (e *runEntry) over() (time.Time, bool) {
 	}
 }
 
-// economize drops output of the oldest ended runs until the output of all ended
+// trimOutput drops output of the oldest ended runs until the output of all ended
 // runs fits its share of memory.
-func (t *runTable) economize() {
+func (t *runTable) trimOutput() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	total := 0

@@ -235,10 +235,10 @@ func TestListenHeld(t *testing.T) {
 	}
 	defer at.Close()
 	g.at = at
-	told := make(chan cameIn, 100)
+	told := make(chan announced, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go g.accept(ctx, func(c cameIn) error { told <- c; return nil })
+	go g.accept(ctx, func(c announced) error { told <- c; return nil })
 	for range maxUnaccepted + 8 {
 		conn, err := net.Dial("tcp", at.Addr().String())
 		if err != nil {

@@ -431,7 +431,7 @@ func TestForgetTerminals(t *testing.T) {
 	}
 	last := table.order[len(table.order)-1]
 	table.order = append(table.order, &terminal{ended: make(chan struct{})})
-	table.economize()
+	table.forgetEnded()
 	bytes := 0
 	for _, one := range table.order[:keepTerminals] {
 		bytes += one.out.size()

@@ -74,13 +74,13 @@ func (t *terminalTable) open(id holt.TerminalID, spec holt.TerminalSpec) (*termi
 	t.mu.Unlock()
 	go func() {
 		started.supervise(t.log)
-		t.economize()
+		t.forgetEnded()
 	}()
 	return started, nil
 }
 
-// economize forgets the oldest ended terminals, and frees the output of ended ones.
-func (t *terminalTable) economize() {
+// forgetEnded forgets the oldest ended terminals, and frees the output of ended ones.
+func (t *terminalTable) forgetEnded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var kept []*terminal

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestCALater: a stack that begins without a CA gets one when its computer has its first secret, and tells of it; what
-// else is asked of holt.internal goes to who answers there.
-func TestCALater(t *testing.T) {
+// TestCAWithFirstSecret: a stack without a CA gets one with the first secret of its
+// computer, and serves its certificate; other paths of holt.internal go to the
+// handler.
+func TestCAWithFirstSecret(t *testing.T) {
 	s, err := New(Options{Upstreams: []string{"127.0.0.1:1"}, Internal: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })})
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func (s *Stack) datagram(r *udp.ForwarderRequest) {
 	go func() {
 		defer s.flows.leave(datagrams)
 		defer ep.Close()
-		s.exchange(f, &heap{s: s, ep: ep, queue: &queue, from: from})
+		s.exchange(f, &guestQueue{s: s, ep: ep, queue: &queue, from: from})
 	}()
 }
 
@@ -92,7 +92,7 @@ func (f *flows) endOldest() {
 	}
 }
 
-func (s *Stack) exchange(f *flow, in *heap) {
+func (s *Stack) exchange(f *flow, in *guestQueue) {
 	out, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(placeOf(f.to)))
 	if err != nil {
 		return
@@ -125,8 +125,8 @@ func (s *Stack) exchange(f *flow, in *heap) {
 	back.Wait()
 }
 
-// heap is the guest's side of a flow: the queue of datagrams that it has sent.
-type heap struct {
+// guestQueue is the guest's side of a flow: the queue of datagrams that it has sent.
+type guestQueue struct {
 	s     *Stack
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
@@ -136,7 +136,7 @@ type heap struct {
 }
 
 // relay forwards the guest's datagrams until the flow ends or has been idle.
-func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Duration) {
+func (h *guestQueue) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Duration) {
 	entry, ready := waiter.NewChannelEntry(waiter.ReadableEvents | waiter.EventErr | waiter.EventHUp)
 	h.queue.EventRegister(&entry)
 	defer h.queue.EventUnregister(&entry)
@@ -160,7 +160,7 @@ func (h *heap) relay(out net.Conn, f *flow, ended <-chan struct{}, idle time.Dur
 }
 
 // one forwards one datagram, if there is one.
-func (h *heap) one(out net.Conn, f *flow) bool {
+func (h *guestQueue) one(out net.Conn, f *flow) bool {
 	b := datagramBuffers.Get().(*[maxDatagram]byte)
 	defer datagramBuffers.Put(b)
 	w := tcpip.SliceWriter(b[:])
@@ -187,7 +187,7 @@ func (h *heap) one(out net.Conn, f *flow) bool {
 }
 
 // live sets the time to live of datagrams sent from now on, so that traceroute works.
-func (h *heap) live(hops uint8) {
+func (h *guestQueue) live(hops uint8) {
 	if h.ttl == hops {
 		return
 	}
@@ -199,7 +199,7 @@ func (h *heap) live(hops uint8) {
 }
 
 // receiveDatagrams forwards incoming datagrams, and ICMP errors of routers and hosts, to the guest.
-func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
+func receiveDatagrams(from syscall.RawConn, to *guestQueue, f *flow) {
 	for failures := 0; failures < mostFailures; {
 		err := from.Read(func(fd uintptr) bool {
 			b := datagramBuffers.Get().(*[maxDatagram]byte)
@@ -230,7 +230,7 @@ func receiveDatagrams(from syscall.RawConn, to *heap, f *flow) {
 	}
 }
 
-func (h *heap) give(b []byte, f *flow) {
+func (h *guestQueue) give(b []byte, f *flow) {
 	if n, err := h.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{}); err == nil {
 		f.count.received.Add(n)
 	}

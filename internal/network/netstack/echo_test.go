@@ -18,13 +18,14 @@ import (
 	"holt"
 )
 
-// Addresses of the internet whose packets a router of it has: it loses those that may go no further, and knows no way to the other.
+// Public addresses behind a router: it drops packets to one when their time to
+// live ends, and has no route to the other.
 const (
 	routed     = "151.101.9.9"
 	unroutable = "151.101.9.10"
 )
 
-// pings lets the host send pings, to whom there are routes.
+// pings allows pings on the host, and adds routes.
 func (w *world) pings(groups string) {
 	w.t.Helper()
 	w.pingGroups(groups)
@@ -37,7 +38,7 @@ func (w *world) pings(groups string) {
 	})
 }
 
-// pingGroups says which groups of the host may ping.
+// pingGroups sets the groups of the host that may ping.
 func (w *world) pingGroups(groups string) {
 	w.t.Helper()
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte(groups), 0); err != nil {
@@ -45,7 +46,7 @@ func (w *world) pingGroups(groups string) {
 	}
 }
 
-// heard is an ICMP message that came to a machine.
+// heard is an ICMP message received by a machine.
 type heard struct {
 	kind, code byte
 	from       string
@@ -56,7 +57,7 @@ type heard struct {
 
 func (h heard) String() string { return fmt.Sprintf("type %d code %d from %s", h.kind, h.code, h.from) }
 
-// ping sends a packet from the machine and returns the first ICMP message that is about it.
+// ping sends a packet from the machine and returns the first ICMP message about it.
 func (m *machine) ping(to string, id, sequence uint16, payload []byte, ttl int, options ...func(fd int)) (heard, error) {
 	message := make([]byte, 8, 8+len(payload))
 	message[0] = byte(header.ICMPv4Echo)
@@ -113,8 +114,9 @@ func sendAndHear(protocol int, to string, message []byte, ttl int, options []fun
 	}
 }
 
-// TestPing: a ping is answered by who is pinged, where the policy lets it through, with what was sent; each error is the router's that
-// found it; and what the policy refuses is prohibited at once.
+// TestPing: an allowed ping gets the destination's answer with its payload;
+// errors come from the router that detects them; a refused ping is prohibited
+// at once.
 func TestPing(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -183,8 +185,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestPingPolicy: a ping passes where some port of the address is allowed, by name or by network; and where the host lets nobody
-// ping it is prohibited, too, and not left without an answer.
+// TestPingPolicy: a ping is allowed if some port of the address is, by name or
+// by network; if the host does not allow pings it is prohibited too.
 func TestPingPolicy(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -224,7 +226,7 @@ func TestPingPolicy(t *testing.T) {
 	}
 }
 
-// TestOtherProtocols: what is not carried is prohibited, and errors and what is for many are not answered.
+// TestOtherProtocols: unsupported protocols are prohibited; errors and multicast are not answered.
 func TestOtherProtocols(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -259,9 +261,10 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestTrueDatagrams: what is said of a datagram is said by whom it met: a router where it may go no further, who is there if no one
-// listens, and the gateway if the policy refuses it.
-func TestTrueDatagrams(t *testing.T) {
+// TestDatagramErrors: errors about a datagram come from the router where its
+// time to live ends, from the destination if nothing listens, and from the
+// gateway if the policy refuses it.
+func TestDatagramErrors(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
 		return
@@ -294,7 +297,7 @@ func TestTrueDatagrams(t *testing.T) {
 	}
 }
 
-// datagramError sends a datagram from here and returns the error that comes back for it.
+// datagramError sends a datagram from the host and returns the error for it.
 func datagramError(to string, ttl uint8) (e icmpError, failed error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

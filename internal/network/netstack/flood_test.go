@@ -16,7 +16,8 @@ import (
 	"holt"
 )
 
-// TestFlood: connections, datagrams and questions without end take bounded memory, and then it goes on as before.
+// TestFlood: endless connections, datagrams and queries use bounded memory, and
+// the network works afterwards.
 func TestFlood(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -69,7 +70,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// held is what the heap and the stacks hold, in MiB.
+// held returns the memory of heap and stacks, in MiB.
 func held() int {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
@@ -77,7 +78,7 @@ func held() int {
 	return int((m.HeapAlloc + m.StackInuse) >> 20)
 }
 
-// floodStreams opens connections, and writes to the first much of which nothing is read back.
+// floodStreams opens connections, and writes much to the first without reading.
 func (m *machine) floodStreams(n int) (opened []net.Conn, refused int) {
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -110,7 +111,8 @@ func (m *machine) floodStreams(n int) (opened []net.Conn, refused int) {
 	return opened, refused
 }
 
-// floodDatagrams sends each from a port of its own, no faster than the link takes them; most is how many flows were open.
+// floodDatagrams sends each from a port of its own, at the speed of the link;
+// most is the maximum of open flows.
 func (m *machine) floodDatagrams(s *Stack, n int) (sent, most int) {
 	m.in(func() {
 		for sent < n {
@@ -135,7 +137,7 @@ func (m *machine) floodDatagrams(s *Stack, n int) (sent, most int) {
 	return sent, most
 }
 
-// floodQuestions asks for names, half of which are some.
+// floodQuestions queries names, half of which exist.
 func (m *machine) floodQuestions(n int) int {
 	var answered atomic.Int64
 	var work sync.WaitGroup
@@ -166,7 +168,7 @@ func (m *machine) floodQuestions(n int) int {
 	return int(answered.Load())
 }
 
-// TestCounters: many destinations hide no traffic, and no figure is lost.
+// TestCounters: with many destinations no traffic is hidden or lost.
 func TestCounters(t *testing.T) {
 	var c counters
 	c.opens("busy").sent.Add(1 << 20)

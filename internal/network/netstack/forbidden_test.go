@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TestForbiddenBySomething: each range that is not public has addresses beside the host which nothing but that
-// range keeps from a guest: without it they are reached. So the tests that try them see it when one is lost.
-func TestForbiddenBySomething(t *testing.T) {
+// TestEachForbiddenRangeIsNeeded: for each range that is not public there are
+// addresses that only that range forbids: without it they are reachable. So the
+// tests notice if a range is lost.
+func TestEachForbiddenRangeIsNeeded(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
 		return

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// beside is what goes on while a guest floods its network: a connection that it had before, and another computer.
+// beside is the traffic that continues while a guest floods its network: an
+// existing connection, and another computer.
 type beside struct {
 	over    chan struct{}
 	work    sync.WaitGroup
@@ -23,7 +24,8 @@ type beside struct {
 	longest atomic.Int64 // ns
 }
 
-// goesOn echoes through a connection of each machine's, and through new ones of the last, until it is ended.
+// goesOn echoes through an existing connection of each machine, and through new
+// ones of the last, until ended.
 func goesOn(t *testing.T, flooding, other *machine) *beside {
 	t.Helper()
 	b := &beside{over: make(chan struct{})}
@@ -65,8 +67,9 @@ func (b *beside) end() string {
 	return fmt.Sprintf("%d echoes beside it, the longest %v", b.trips.Load(), time.Duration(b.longest.Load()).Round(time.Millisecond))
 }
 
-// TestFloodHalfOpen: a guest without a kernel begins connections without end and completes none: as many as may be are held, none
-// is for a second one, and another computer goes on.
+// TestFloodHalfOpen: a guest without a kernel begins connections without
+// completing them: the number is limited, other attempts are not answered, and
+// another computer is not affected.
 func TestFloodHalfOpen(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -121,7 +124,7 @@ func TestFloodHalfOpen(t *testing.T) {
 	}
 }
 
-// bareFrame sends a packet of TCP in a frame, behind its length.
+// bareFrame sends a TCP packet in a frame with its length.
 func bareFrame(link io.Writer, packet []byte) error {
 	frame := append([]byte(ourMAC+"\x52\x54\x00\x68\x6f\x6c"), 8, 0)
 	frame = append(frame, rawIP{to: "93.184.216.34", protocol: 6, payload: packet}.bytes()...)
@@ -129,7 +132,7 @@ func bareFrame(link io.Writer, packet []byte) error {
 	return err
 }
 
-// rstPacket gives up a connection that synPacket began.
+// rstPacket resets a connection that synPacket began.
 func rstPacket(from uint16) []byte {
 	b := synPacket(Guest.String(), "93.184.216.34", from, echoPort, 4)
 	binary.BigEndian.PutUint32(b[4:], 2)
@@ -139,7 +142,7 @@ func rstPacket(from uint16) []byte {
 	return b
 }
 
-// answers counts what the stack says to connections that were begun.
+// answers counts the stack's answers to new connections.
 func answers(link io.Reader, taken, refused *atomic.Int64) {
 	b := make([]byte, 4+maxFrame)
 	for {

@@ -24,26 +24,27 @@ import (
 
 const metadata = "169.254.169.254"
 
-// way is one that a hostile guest tries to what it may not reach. No error: it got there.
+// way is an attempt of a hostile guest to reach a forbidden address. No error: it succeeded.
 type way struct {
 	name string
 	try  func() error
 }
 
-// hostile is a guest with a kernel, root, and bad intentions.
+// hostile is a malicious guest with a kernel and root.
 type hostile struct {
 	*machine
 	w    *world
 	site *site
 }
 
-// wayMark begins what is logged of each try.
+// wayMark begins the log line of each attempt.
 const wayMark = "tried: "
 
 var errSent = errors.New("sent; nothing said")
 
-// TestHostile: a guest with its own kernel and root tries all that is known to reach the host and what is beside it.
-// All the places have listeners, so that one that came through would be seen.
+// TestHostile: a guest with its own kernel and root tries all known ways to the
+// host and its networks. All forbidden addresses have listeners, so that a
+// success is detected.
 func TestHostile(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -83,7 +84,7 @@ func TestHostile(t *testing.T) {
 	t.Logf("counts: %d tries of %d different ways, none heard; what is granted was heard before and after", tried, different)
 }
 
-// control shows that the listeners hear what is granted, so that the test can fail.
+// control shows that the listeners detect allowed traffic, so that the test can fail.
 func (h *hostile) control(s *Stack) {
 	h.t.Helper()
 	if n := h.w.leaks.Swap(0); n > 0 {
@@ -123,7 +124,7 @@ func (h *hostile) names() {
 	w.name("evil.test", "A "+shared)
 }
 
-// ways are all, with those of a guest that may reach one tenant of an address.
+// ways returns all attempts, with those of a guest that may reach one tenant of an address.
 func (h *hostile) ways(names bool) []way {
 	all := slices.Concat(h.direct(), h.rawWays(), h.nameWays(), h.proxyWays(), h.gatewayWays())
 	if names {
@@ -151,8 +152,8 @@ func (h *hostile) direct() (out []way) {
 	return out
 }
 
-// refused passes an error on that a tool understands at once: of TCP a reset, of UDP that it is prohibited, or that nobody listens where
-// there is nobody; another one fails the test.
+// refused returns errors that a tool understands at once: for TCP a reset, for
+// UDP prohibited or port unreachable; other errors fail the test.
 func (h *hostile) refused(err error) error {
 	var op *net.OpError
 	prohibited := errors.As(err, &op) && op.Net == "udp" && errors.Is(err, syscall.EHOSTUNREACH)
@@ -162,7 +163,7 @@ func (h *hostile) refused(err error) error {
 	return err
 }
 
-// brief does not wait for long: the kernel of the machine has no answer to wait for.
+// brief uses a short timeout: the machine's kernel gets no answer.
 func (h *hostile) brief(network, to string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -175,7 +176,7 @@ func (h *hostile) brief(network, to string) error {
 	return there(c)
 }
 
-// send sends a packet as it is.
+// send sends a packet unchanged.
 func (h *hostile) send(p rawIP) error {
 	if err := h.frame(0x0800, gatewayMAC, p.bytes()); err != nil {
 		return err
@@ -243,7 +244,7 @@ func sent(err error) error {
 	return err
 }
 
-// fragments sends a datagram in pieces of eight bytes.
+// fragments sends a datagram in fragments of eight bytes.
 func (h *hostile) fragments(to string) error {
 	whole := udpPacket(4242, 7, "a datagram that comes in pieces.")
 	for at := 0; at < len(whole); at += 8 {
@@ -256,7 +257,7 @@ func (h *hostile) fragments(to string) error {
 	return errSent
 }
 
-// overlap sends fragments of which the second says other ports, to an address that is allowed and one that is not.
+// overlap sends overlapping fragments with different ports, to an allowed and a forbidden address.
 func (h *hostile) overlap() error {
 	whole := udpPacket(4242, 7, strings.Repeat("x", 40))
 	h.send(rawIP{to: "93.184.216.34", protocol: 17, fragment: 0x2000, payload: whole[:24]})
@@ -282,7 +283,7 @@ func (h *hostile) arp(op byte, sender, target string) error {
 	return h.send(rawIP{to: metadata, protocol: 17, payload: udpPacket(4242, 7, "after ARP")})
 }
 
-// ask asks a resolver for addresses of a name, of any kind.
+// ask queries a resolver for records of a name, of any type.
 func (h *hostile) ask(network, server, name string, kind uint16) (all []string, err error) {
 	c, err := h.dial(context.Background(), network, server)
 	if err != nil {
@@ -311,7 +312,7 @@ func (h *hostile) ask(network, server, name string, kind uint16) (all []string, 
 	return all, err
 }
 
-// nameWays are names of inner addresses, here and at a resolver of the guest's own choice.
+// nameWays are names of inner addresses, at this resolver and at another one.
 func (h *hostile) nameWays() (out []way) {
 	here := net.JoinHostPort(Resolver.String(), "53")
 	byName := func(network, server, name string, kind uint16) error {
@@ -350,7 +351,8 @@ func (h *hostile) nameWays() (out []way) {
 	)
 }
 
-// proxied asks the proxy for a URL and follows redirects. No error: something but the proxy's own refusal came.
+// proxied requests a URL through the proxy and follows redirects. No error: the
+// answer is not the proxy's own refusal.
 func (h *hostile) proxied(address string) error {
 	return h.get(address, http.ProxyURL(&url.URL{Scheme: "http", Host: "10.0.2.2:3128"}))
 }
@@ -370,7 +372,7 @@ func (h *hostile) get(address string, proxy func(*http.Request) (*url.URL, error
 	return nil
 }
 
-// says sends text to the proxy, or somebody else, and returns the first line of the answer.
+// says sends text to the proxy, or to another address, and returns the first line of the answer.
 func (h *hostile) says(to, text string) error {
 	c, err := h.dial(context.Background(), "tcp", to)
 	if err != nil {
@@ -391,7 +393,7 @@ func (h *hostile) says(to, text string) error {
 
 const proxyAt = "10.0.2.2:3128"
 
-// proxyWays are requests to the proxy, in all spellings of addresses.
+// proxyWays are requests to the proxy, with all spellings of addresses.
 func (h *hostile) proxyWays() (out []way) {
 	spelled := []string{
 		metadata, "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "0xa9.0xfe.0xa9.0xfe", "169.254.43518", "169.254.169.254.",
@@ -424,7 +426,7 @@ func (h *hostile) proxyWays() (out []way) {
 	)
 }
 
-// gatewayWays are the other ports of those who are here.
+// gatewayWays are the other ports of the virtual network's own addresses.
 func (h *hostile) gatewayWays() (out []way) {
 	for _, to := range []string{"10.0.2.2:7", "10.0.2.2:22", "10.0.2.2:53", "10.0.2.2:2375", "10.0.2.2:6443", "10.0.2.3:7", "10.0.2.3:80", "10.0.2.3:3128"} {
 		out = append(out, way{"TCP to " + to, func() error { return h.refused(h.echo("tcp", to)) }})
@@ -437,7 +439,7 @@ func (h *hostile) gatewayWays() (out []way) {
 	}})
 }
 
-// lies are of a guest that may reach one tenant of an address and means another.
+// lies are attempts of a guest that may reach one tenant of an address to reach another.
 func (h *hostile) lies() []way {
 	h.ask("udp", net.JoinHostPort(Resolver.String(), "53"), "shared.example", dns.TypeA)
 	overTLS := func(address, sni string) error {

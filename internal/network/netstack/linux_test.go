@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is a guest with a Linux kernel: a namespace of its own, whose eth0 is the link.
+// machine is a guest with a Linux kernel: a network namespace whose eth0 is the link.
 type machine struct {
 	t         *testing.T
 	namespace int
@@ -26,7 +26,7 @@ type machine struct {
 	mac       net.HardwareAddr
 }
 
-// machine attaches one to a stack.
+// machine attaches a machine to a stack.
 func (w *world) machine(s *Stack) *machine {
 	t := w.t
 	t.Helper()
@@ -80,7 +80,7 @@ func (m *machine) listenRaw() {
 	m.t.Cleanup(func() { unix.Close(m.raw) })
 }
 
-// bridge carries frames between eth0 and the stack.
+// bridge forwards frames between eth0 and the stack.
 func (m *machine) bridge(s *Stack, tap *os.File) {
 	ours, theirs := pair(m.t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,7 +120,7 @@ func (m *machine) bridge(s *Stack, tap *os.File) {
 	m.t.Cleanup(func() { cancel(); tap.Close(); theirs.Close(); work.Wait() })
 }
 
-// in runs something in the machine.
+// in runs do in the machine.
 func (m *machine) in(do func()) { inNamespace(m.t, m.namespace, do) }
 
 // dial opens a connection from the machine to an address.
@@ -138,7 +138,7 @@ func (m *machine) dialWithin(ctx context.Context, limit time.Duration, network, 
 	return c, err
 }
 
-// echo sends something to a place and reads it back.
+// echo sends bytes to an address and reads them back.
 func (m *machine) echo(network, to string) error {
 	return m.echoWithin(time.Second, network, to)
 }
@@ -153,7 +153,7 @@ func (m *machine) echoWithin(limit time.Duration, network, to string) error {
 	return there(c)
 }
 
-// frame sends a frame as it is.
+// frame sends a frame unchanged.
 func (m *machine) frame(kind uint16, to net.HardwareAddr, payload []byte) error {
 	b := append(append(append([]byte{}, to...), m.mac...), byte(kind>>8), byte(kind))
 	b = append(b, payload...)
@@ -165,7 +165,7 @@ func (m *machine) frame(kind uint16, to net.HardwareAddr, payload []byte) error 
 
 var gatewayMAC = net.HardwareAddr(ourMAC)
 
-// ipv4 is a packet with whatever is asked for.
+// rawIP is a packet with arbitrary fields.
 type rawIP struct {
 	from, to string
 	protocol byte
@@ -202,7 +202,7 @@ func sum(b []byte) uint16 {
 	return ^uint16(all)
 }
 
-// udpPacket is a datagram, without a checksum.
+// udpPacket returns a datagram without a checksum.
 func udpPacket(from, to uint16, payload string) []byte {
 	b := make([]byte, 8, 8+len(payload))
 	binary.BigEndian.PutUint16(b, from)

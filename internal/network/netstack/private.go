@@ -15,8 +15,8 @@ var (
 	// privateZones are used in private networks: RFC 6762 (local, and appendix G
 	// for common alternatives), RFC 8375.
 	privateZones = []string{"local", "intranet", "internal", "private", "corp", "home", "lan", "home.arpa"}
-	// nobodysZones are in no DNS at all: RFC 6761, RFC 7686, RFC 9476.
-	nobodysZones = []string{"localhost", "invalid", "onion", "alt"}
+	// nonexistentZones are in no DNS at all: RFC 6761, RFC 7686, RFC 9476.
+	nonexistentZones = []string{"localhost", "invalid", "onion", "alt"}
 )
 
 const (
@@ -24,12 +24,12 @@ const (
 	reverse6 = "ip6.arpa"     // RFC 3596, 2.5
 )
 
-// told are the record types that are resolved for a guest: addresses and
+// resolvedTypes are the record types that are resolved for a guest: addresses and
 // aliases, records for mail and services, and records about keys and CAs.
 // Excluded are AAAA (the network has no IPv6), SVCB and HTTPS (address hints
 // and keys that hide a name), NSEC and AXFR (lists of a zone's names), and all
 // others.
-var told = []uint16{
+var resolvedTypes = []uint16{
 	dns.TypeA, dns.TypeCNAME, dns.TypeDNAME, dns.TypePTR, dns.TypeMX, dns.TypeTXT, dns.TypeSRV, dns.TypeNAPTR,
 	dns.TypeNS, dns.TypeSOA, dns.TypeCAA, dns.TypeTLSA, dns.TypeSSHFP,
 }
@@ -102,13 +102,13 @@ func (p *Policy) named(name string) bool {
 			return false
 		}
 		n, within, ok := reverseOf(d.name)
-		return !d.below || ok && special(n, within) || inZone(d.name, privateZones...) || inZone(d.name, nobodysZones...) || inZone(d.name, reverse6)
+		return !d.below || ok && special(n, within) || inZone(d.name, privateZones...) || inZone(d.name, nonexistentZones...) || inZone(d.name, reverse6)
 	})
 }
 
 // hides reports whether a name is neither resolved nor passed to a resolver.
 func (s *Stack) hides(p *Policy, name string) bool {
-	return (inZone(name, nobodysZones...) || s.closed(p, name)) && !p.named(name)
+	return (inZone(name, nonexistentZones...) || s.closed(p, name)) && !p.named(name)
 }
 
 // byAddress reports whether a name is resolved only if its address is granted,

@@ -12,7 +12,7 @@ import (
 	"holt"
 )
 
-// privateWorld is one whose resolver knows the names of the network that the host is in.
+// privateWorld has a resolver that knows names of the host's network.
 func privateWorld(t *testing.T) *world {
 	w := inWorld(t)
 	if w == nil {
@@ -45,7 +45,7 @@ func privateWorld(t *testing.T) *world {
 	} {
 		w.name(name, records...)
 	}
-	// The owner of what an alias leads to is the other name.
+	// An alias's target is the owner of further records.
 	for name, owner := range map[string]string{"cdn.example.": "node.internal.", "ssh.corp.": "db.corp."} {
 		all, _ := w.zone.Load(name)
 		all.([]dns.RR)[1].Header().Name = owner
@@ -53,7 +53,7 @@ func privateWorld(t *testing.T) *world {
 	return w
 }
 
-// told is what a guest is told, in short.
+// told summarises the guest's answer to a query.
 func (g *guest) told(name string, kind uint16) string {
 	g.t.Helper()
 	a, err := g.ask(name, kind)
@@ -68,8 +68,8 @@ func (g *guest) told(name string, kind uint16) string {
 	return strings.Join(all, "; ")
 }
 
-// TestPrivateNames: what the host's resolvers know of the network that the host is in a guest is not told, and most is not
-// even asked; a grant of addresses or names lets those through.
+// TestPrivateNames: a guest does not get names of the host's network, most of
+// which are not even queried; entries for addresses or names allow them.
 func TestPrivateNames(t *testing.T) {
 	w := privateWorld(t)
 	if w == nil {
@@ -144,14 +144,14 @@ func TestPrivateNames(t *testing.T) {
 			t.Errorf("%s %s: %q, asked %v; not %q, %v", one.name, dns.TypeToString[one.kind], got, asked, one.want, one.asked)
 		}
 	}
-	// That there is such a name is not to be told from what is said of it.
+	// The answer does not reveal whether such a name exists.
 	for _, g := range []*guest{plain, inTen} {
 		_, is := g.addresses("mirror.internal")
 		if _, not := g.addresses("nobody.internal"); strings.ReplaceAll(is, "mirror", "nobody") != not {
 			t.Errorf("of a name that is: %s; of one that is not: %s", is, not)
 		}
 	}
-	// Where the host gets packages from a guest gets them, whatever that is called.
+	// Guests can resolve the host's package mirrors under any name.
 	s, g := w.start(open)
 	p, err := ParsePolicy(open)
 	if err != nil {
@@ -167,8 +167,9 @@ func TestPrivateNames(t *testing.T) {
 	}
 }
 
-// TestQuestionsCount: a name carries data out, and its answer data in; so they count as traffic, but for what nobody else is asked.
-func TestQuestionsCount(t *testing.T) {
+// TestQueriesAreCounted: queries and answers, which can carry data, count as
+// traffic, except those answered locally.
+func TestQueriesAreCounted(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
 		return
@@ -204,7 +205,7 @@ func TestQuestionsCount(t *testing.T) {
 	}
 }
 
-// TestReverseOf: what a name of in-addr.arpa stands for.
+// TestReverseOf: the networks of names of in-addr.arpa.
 func TestReverseOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"in-addr.arpa": "0.0.0.0/0 false true", "10.in-addr.arpa": "10.0.0.0/8 false true", "4.3.2.1.in-addr.arpa": "1.2.3.4/32 false true",

@@ -147,7 +147,7 @@ func (s *Stack) proxy(w http.ResponseWriter, r *http.Request) {
 		s.internal.ServeHTTP(w, r)
 		return
 	}
-	s.pass(w, r, errand{scheme: "http", host: r.Host, dial: net.JoinHostPort(host, port), secrets: s.secrets.Load().of(name, port, true)})
+	s.pass(w, r, outgoing{scheme: "http", host: r.Host, dial: net.JoinHostPort(host, port), secrets: s.secrets.Load().of(name, port, true)})
 }
 
 // tunnel handles CONNECT: it forwards bytes, or intercepts TLS for hosts that have a secret.
@@ -204,7 +204,7 @@ func (s *Stack) intercept(w http.ResponseWriter, r *http.Request, name string, p
 		case said != name:
 			http.Error(w, "holt: this connection is only for "+name, http.StatusMisdirectedRequest)
 		default:
-			s.pass(w, r, errand{scheme: "https", host: r.Host, dial: at, secrets: s.secrets.Load().of(name, strconv.Itoa(int(port)), false)})
+			s.pass(w, r, outgoing{scheme: "https", host: r.Host, dial: at, secrets: s.secrets.Load().of(name, strconv.Itoa(int(port)), false)})
 		}
 	})
 	s.web.serve(tls.Server(&arrival{half: in, handler: handler}, &tls.Config{

@@ -22,7 +22,7 @@ import (
 
 const value = "sk-0123456789abcdef"
 
-// client is a tool in a guest that uses the proxy and trusts some CAs.
+// client is an HTTP client in a guest that uses the proxy and trusts some CAs.
 func (g *guest) client(roots *x509.CertPool, proxy bool) *http.Client {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: func(_ context.Context, _, to string) (net.Conn, error) {
 		host, port, _ := net.SplitHostPort(to)
@@ -38,7 +38,7 @@ func (g *guest) client(roots *x509.CertPool, proxy bool) *http.Client {
 	return &http.Client{Transport: tr, Timeout: 10 * time.Second}
 }
 
-// do does a request and returns status, header and body.
+// do makes a request and returns status, header and body.
 func (g *guest) do(c *http.Client, method, address string, header ...string) (int, http.Header, string) {
 	g.t.Helper()
 	q, err := http.NewRequest(method, address, nil)
@@ -61,7 +61,7 @@ func (g *guest) do(c *http.Client, method, address string, header ...string) (in
 	return a.StatusCode, a.Header, string(b)
 }
 
-// raw is all that is answered to a request to api.test through the proxy.
+// raw returns the raw response to a request to api.test through the proxy.
 func (g *guest) raw(roots *x509.CertPool, path string) string {
 	g.t.Helper()
 	conn, err := g.dial("10.0.2.2:3128")
@@ -92,8 +92,8 @@ func (w *world) secrets(s *Stack, all ...holt.HostSecret) {
 	s.SetSecrets(parsed)
 }
 
-// proxyWorld is a world with a site whose certificates the stack trusts, and a guest that trusts the
-// computer's CA alone.
+// proxyWorld is a world with a site whose certificates the stack trusts, and a
+// guest that trusts only the computer's CA.
 func proxyWorld(t *testing.T) (w *world, at *site, s *Stack, g *guest, trusting *x509.CertPool) {
 	if w = inWorld(t); w == nil {
 		return
@@ -121,7 +121,8 @@ func proxyWorld(t *testing.T) (w *world, at *site, s *Stack, g *guest, trusting 
 	return w, at, s, g, trusting
 }
 
-// TestSecret: the proxy adds secrets to requests to their hosts over TLS, and nowhere else; the guest sees none.
+// TestSecret: the proxy adds secrets only to TLS requests to their hosts; the
+// guest never sees them.
 func TestSecret(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -171,8 +172,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestSecretStays: what a guest tries to see or misuse a secret.
-func TestSecretStays(t *testing.T) {
+// TestSecretIsNotRevealed: attempts of a guest to see or misuse a secret.
+func TestSecretIsNotRevealed(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
 		return
@@ -191,7 +192,7 @@ func TestSecretStays(t *testing.T) {
 			t.Errorf("TRACE of %s: %d %s", address, code, body)
 		}
 	}
-	// A redirect is the client's: it goes to the other host without the secret.
+	// The client follows a redirect: the request to the other host has no secret.
 	both := x509.NewCertPool()
 	both.AddCert(s.minter.Load().leaf)
 	if code, _, body := g.do(g.client(both, true), "GET", "https://api.test/redirect?to=http://other.test/"); code != 200 || body != "hello from other.test\n" || at.last().Get("Authorization") != "" {
@@ -207,7 +208,7 @@ func TestSecretStays(t *testing.T) {
 	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 0 || !strings.Contains(body, notPermitted) {
 		t.Errorf("against the policy: %d %s", code, body)
 	}
-	// A service of the host is reached as it is without the proxy: nothing listens at this port.
+	// A service of the host is reached directly, without a secret: nothing listens at this port.
 	w.secrets(s, holt.HostSecret{Host: "api.test", Value: value}, holt.HostSecret{Host: HostName + ":8443", Value: value})
 	if code, _, body := g.do(c, "GET", "https://"+HostName+":8443/"); code != 0 || !strings.Contains(body, notPermitted) {
 		t.Errorf("a port of the host that is not granted: %d %s", code, body)
@@ -217,7 +218,7 @@ func TestSecretStays(t *testing.T) {
 		t.Errorf("one that is: %d %s", code, body)
 	}
 	w.policy(s, open)
-	// A server that is not who it says gets none.
+	// A server with a wrong certificate gets no secret.
 	heard := at.times()
 	at.certified(t, "somebody else")
 	s.web.transport.CloseIdleConnections()
@@ -226,7 +227,7 @@ func TestSecretStays(t *testing.T) {
 	}
 }
 
-// TestSecretInBasic: what the proxy has made of a secret, and only a decoder would know again, is not told either.
+// TestSecretInBasic: the base64 of Basic credentials with a secret is masked too.
 func TestSecretInBasic(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -254,7 +255,8 @@ func TestSecretInBasic(t *testing.T) {
 	}
 }
 
-// TestSecretsGrow: placeholders that would become more than a header may have do not, and cost no more than that.
+// TestSecretsGrow: placeholders that would exceed the maximum header are
+// refused, without using more memory.
 func TestSecretsGrow(t *testing.T) {
 	w, at, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -293,7 +295,7 @@ func TestSecretsGrow(t *testing.T) {
 	if code, _, body := g.do(c, "GET", "https://api.test/"); code != 200 {
 		t.Errorf("afterwards: %d %s", code, body)
 	}
-	// Values with placeholders of others in them.
+	// Values that contain placeholders of other secrets.
 	all := []holt.HostSecret{}
 	for i := range maxSecrets {
 		all = append(all, holt.HostSecret{Host: "api.test", Placeholder: fmt.Sprintf("HOLT_%03d", i), Value: strings.Repeat(fmt.Sprintf("HOLT_%03d", i+1), 1000)})
@@ -304,7 +306,7 @@ func TestSecretsGrow(t *testing.T) {
 	}
 }
 
-// TestProxyStreams: bodies of any size pass both ways as they come, tunnels end with the policy.
+// TestProxyStreams: bodies of any size are streamed both ways, and tunnels end with the policy.
 func TestProxyStreams(t *testing.T) {
 	w, _, s, g, trusting := proxyWorld(t)
 	if w == nil {
@@ -350,9 +352,10 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
-// TestHostTaken: of answers from one address, each by a request of HTTP, those end whose host is taken from the policy;
-// a connection that lives on is good for another request when what its name stood for is past.
-func TestHostTaken(t *testing.T) {
+// TestHostRemovedFromPolicy: of responses from one address, those whose host is removed
+// from the policy end; a kept-alive connection works for another request after
+// its name has expired.
+func TestHostRemovedFromPolicy(t *testing.T) {
 	w, _, s, g, _ := proxyWorld(t)
 	if w == nil {
 		return
@@ -397,7 +400,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestInternal: holt.internal is answered by who the stack is told, with and without the proxy.
+// TestInternal: the handler of the stack serves holt.internal, with and without the proxy.
 func TestInternal(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -414,8 +417,8 @@ func TestInternal(t *testing.T) {
 	}
 }
 
-// TestFork: a guest that goes on with another stack is known there at once, though it asks for nobody's
-// address, and what it had open ends in a reset.
+// TestFork: a guest that continues with another stack works there at once,
+// though it sends no ARP requests, and its open connections are reset.
 func TestFork(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -441,7 +444,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestReset: the connections of a guest that was reset, of which it knows nothing, do not stay open.
+// TestReset: connections that a restarted guest does not know are closed.
 func TestReset(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -465,7 +468,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestParseSecrets: what is no secret of a host is refused, and no value is said.
+// TestParseSecrets: invalid secrets are refused, without their values in the error.
 func TestParseSecrets(t *testing.T) {
 	for _, one := range []holt.HostSecret{
 		{Host: "", Value: value}, {Host: "*.test", Value: value}, {Host: "10.1.2.3", Value: value}, {Host: "a.test:0", Value: value}, {Host: "a.test:x", Value: value},

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRaw: a socket that is read and written raw waits, ends, breaks and has deadlines as another.
+// TestRaw: raw reads and writes of a socket wait, end, fail and have deadlines like others.
 func TestRaw(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"holt"
 )
 
-// TestReach: places that count as the internet's do so at their port only, never the host's own, and
-// are allowed no more than others are.
+// TestReach: places treated as public are reachable only at their port, never
+// include the host's own addresses, and are subject to the policy.
 func TestReach(t *testing.T) {
 	places := []netip.AddrPort{netip.MustParseAddrPort("10.99.98.97:443")}
 	for _, never := range []string{"127.0.0.1:443", "169.254.169.254:443", "224.0.0.1:443", "0.0.0.0:443", "[fe80::1]:443"} {

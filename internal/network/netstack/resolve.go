@@ -50,7 +50,7 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	}
 	handler := dns.HandlerFunc(r.serve)
 	r.servers = []*dns.Server{
-		{PacketConn: deaf{packets, s.ctx}, Handler: handler},
+		{PacketConn: withoutICMPErrors{packets, s.ctx}, Handler: handler},
 		{Listener: &limited{Listener: streams, places: make(chan struct{}, maxAskers)}, Handler: handler, ReadTimeout: askLimit, MaxTCPQueries: maxQueries},
 	}
 	for _, one := range r.servers {
@@ -62,13 +62,13 @@ func (s *Stack) serveNames(upstreams []string) (*resolver, error) {
 	return r, nil
 }
 
-// deaf ignores ICMP errors for its responses: a server would stop at them.
-type deaf struct {
+// withoutICMPErrors ignores ICMP errors for its responses: a server would stop at them.
+type withoutICMPErrors struct {
 	net.PacketConn
 	ctx context.Context
 }
 
-func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
+func (d withoutICMPErrors) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := d.PacketConn.ReadFrom(b)
 		var slow net.Error
@@ -150,7 +150,7 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 		return r.private(q, name)
 	case p.byAddress(name):
 		return r.inward(ctx, q, ask, name)
-	case ask.Qtype != dns.TypeANY && !slices.Contains(told, ask.Qtype):
+	case ask.Qtype != dns.TypeANY && !slices.Contains(resolvedTypes, ask.Qtype):
 		return refuse(q, dns.RcodeSuccess, nil)
 	}
 	return r.asked(ctx, q, ask, name)
@@ -262,7 +262,7 @@ func (r *resolver) sift(q, a *dns.Msg, name string) *dns.Msg {
 	all := slices.DeleteFunc(a.Answer, func(rr dns.RR) bool {
 		one, ok := rr.(*dns.A)
 		if !ok {
-			return !slices.Contains(told, rr.Header().Rrtype)
+			return !slices.Contains(resolvedTypes, rr.Header().Rrtype)
 		}
 		ip, ok := netip.AddrFromSlice(one.A.To4())
 		if !ok || !r.s.reachable(p, ip, 0) && !r.s.granted(p, ip, 0) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// site is a web server of the internet with many tenants at one address.
+// site is a web server with many tenants at one public address.
 type site struct {
 	mu     sync.Mutex
 	heard  []string // host and, with TLS, the name that was asked for
@@ -54,7 +54,7 @@ func (w *world) site() *site {
 	return out
 }
 
-// certified has the site's certificates come from a new authority, whose own is returned.
+// certified issues the site's certificates by a new authority, whose certificate is returned.
 func (s *site) certified(t *testing.T, by string) []byte {
 	t.Helper()
 	certificate, key, err := NewCA(by)
@@ -79,7 +79,7 @@ func (s *site) note(what string) {
 	s.heard = append(s.heard, what)
 }
 
-// hears tells whether a tenant was reached.
+// hears reports whether a tenant was reached.
 func (s *site) hears(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *site) hears(name string) bool {
 	return false
 }
 
-// times is how often it was asked.
+// times returns the number of requests.
 func (s *site) times() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

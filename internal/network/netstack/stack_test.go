@@ -25,7 +25,7 @@ import (
 
 var open = holt.NetworkPolicy{Egress: holt.EgressOpen}
 
-// echo sends something to an address's port 7 and reads it back.
+// echo sends bytes to an address's port 7 and reads them back.
 func (g *guest) echo(network, to string, wait time.Duration) error {
 	to = net.JoinHostPort(to, fmt.Sprint(echoPort))
 	if network == "udp" {
@@ -47,7 +47,7 @@ func (g *guest) echo(network, to string, wait time.Duration) error {
 	return there(c)
 }
 
-// there tells whether what is sent comes back.
+// there returns an error unless sent bytes come back.
 func there(c io.ReadWriter) error {
 	if _, err := io.WriteString(c, "?is anybody there"); err != nil {
 		return err
@@ -62,7 +62,7 @@ func there(c io.ReadWriter) error {
 	return nil
 }
 
-// ask asks this computer's resolver.
+// ask queries the computer's resolver.
 func (g *guest) ask(name string, kind uint16) (*dns.Msg, error) {
 	at := full(net.JoinHostPort(Resolver.String(), "53"))
 	c, err := gonet.DialUDP(g.ip, nil, &at, ipv4.ProtocolNumber)
@@ -77,7 +77,7 @@ func (g *guest) ask(name string, kind uint16) (*dns.Msg, error) {
 	return a, err
 }
 
-// addresses are what the resolver says that a name stands for, and why not.
+// addresses returns the resolver's addresses of a name, and the reason if there are none.
 func (g *guest) addresses(name string) (all []string, why string) {
 	g.t.Helper()
 	a, err := g.ask(name, dns.TypeA)
@@ -100,8 +100,8 @@ func (g *guest) addresses(name string) (all []string, why string) {
 	return all, why
 }
 
-// TestOpen: the internet is there, by streams and datagrams, with half-closed connections and refused
-// ones, and what went where is counted.
+// TestOpen: the internet is reachable by streams and datagrams, with
+// half-closed and refused connections, and traffic is counted by destination.
 func TestOpen(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -123,7 +123,7 @@ func TestOpen(t *testing.T) {
 	if all, why := g.addresses("nobody.example"); len(all) > 0 || why != "NXDOMAIN" {
 		t.Errorf("a name that is none: %v, %s", all, why)
 	}
-	// Much, both ways at once, and then the end of one way.
+	// Bulk data in both directions, and then a half-close.
 	c, err := g.dial("93.184.216.34:7")
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestForbidden: a guest tries all it can to reach the host and what is beside it.
+// TestForbidden: a guest tries to reach the host and its networks.
 func TestForbidden(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -204,7 +204,7 @@ func TestForbidden(t *testing.T) {
 		if all, _ := g.addresses("alias.example"); len(all) > 0 {
 			t.Errorf("%s: alias.example is %v", p.Egress, all)
 		}
-		// A name that stood for a harmless address and then for another one (rebinding).
+		// A name that resolves to a public address and then to another one (rebinding).
 		g.addresses("harmless.example")
 		w.name("harmless.example", "A 169.254.169.254")
 		if all, _ := g.addresses("harmless.example"); len(all) > 0 {
@@ -224,7 +224,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestAllow: what is named is there, all else is not; a change counts at once, also for what is open.
+// TestAllow: only named destinations are reachable; a change applies at once, also to open flows.
 func TestAllow(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -273,7 +273,7 @@ func TestAllow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Who has a connection keeps it when what he asked for is long past, and something else changes.
+	// An open connection survives the expiry of its name and unrelated changes.
 	s.names.age(mostKept)
 	w.policy(s, holt.NetworkPolicy{Egress: holt.EgressAllow, Allow: []string{"registry.example:7", "*.cdn.example", "another.example"}})
 	for _, c := range []*gonet.TCPConn{kept, cut} {
@@ -294,7 +294,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// age lets time pass for all names.
+// age advances the time for all names.
 func (n *names) age(by time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,7 +305,7 @@ func (n *names) age(by time.Duration) {
 	}
 }
 
-// TestKnown: names count in the next stack of a guest, as far as they still do; what is no name does not.
+// TestKnown: valid names are restored in a guest's next stack; invalid ones are ignored.
 func TestKnown(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
@@ -354,9 +354,9 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestUnheardAnswers: a guest that does not wait for its answers, and says so, takes the resolver from
-// nobody, itself included.
-func TestUnheardAnswers(t *testing.T) {
+// TestAnswersWithICMPErrors: a guest that does not receive answers, and sends ICMP
+// errors for them, does not stop the resolver.
+func TestAnswersWithICMPErrors(t *testing.T) {
 	w := inWorld(t)
 	if w == nil {
 		return

@@ -167,7 +167,7 @@ func (s *Stack) transparent(in half, out *outside) {
 		}
 		said := func(i httptrace.GotConnInfo) { s.means(i.Conn, host) }
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: said}))
-		s.pass(w, r, errand{scheme: "http", host: r.Host, dial: to.String()})
+		s.pass(w, r, outgoing{scheme: "http", host: r.Host, dial: to.String()})
 	})
 	s.web.serve(&arrival{half: in, handler: handler, out: out})
 }
@@ -186,8 +186,8 @@ func hostOf(hostport string) string {
 	return u.Hostname()
 }
 
-// errand is the destination of a request, with its secrets.
-type errand struct {
+// outgoing is the destination of a request, with its secrets.
+type outgoing struct {
 	scheme  string
 	host    string // as in the request
 	dial    string // host:port
@@ -197,22 +197,22 @@ type errand struct {
 	err   error    // why the request is refused
 }
 
-type errandKey struct{}
+type requestKey struct{}
 
 // pass forwards a request. WebSocket is the only protocol upgrade allowed,
 // since others may carry requests to other hosts.
-func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e errand) {
+func (s *Stack) pass(w http.ResponseWriter, r *http.Request, e outgoing) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		r.Header.Del("Upgrade")
 	}
 	http.NewResponseController(w).EnableFullDuplex() // a server may respond before it has read the whole request
-	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), errandKey{}, &e)))
+	s.web.forward.ServeHTTP(&masking{w, &e}, r.WithContext(context.WithValue(r.Context(), requestKey{}, &e)))
 	e.mask(w.Header()) // the trailers are sent when this returns
 }
 
 // rewrite makes the outgoing request from the incoming one: it only adds the secrets.
 func rewrite(p *httputil.ProxyRequest) {
-	e := p.In.Context().Value(errandKey{}).(*errand)
+	e := p.In.Context().Value(requestKey{}).(*outgoing)
 	u := *p.In.URL
 	u.Scheme, u.Host, u.User = e.scheme, e.dial, nil
 	p.Out.URL, p.Out.Host = &u, e.host
@@ -228,7 +228,7 @@ func rewrite(p *httputil.ProxyRequest) {
 type sending struct{ http.RoundTripper }
 
 func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
-	if e := r.Context().Value(errandKey{}).(*errand); e.err != nil {
+	if e := r.Context().Value(requestKey{}).(*outgoing); e.err != nil {
 		if r.Body != nil {
 			r.Body.Close()
 		}
@@ -237,24 +237,24 @@ func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-func (e *errand) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
+func (e *outgoing) mask(h http.Header) { mask(hidden(e.secrets, e.codes), h) }
 
 // maskAnswer masks secrets in the headers of a response. It always returns nil.
 func maskAnswer(a *http.Response) error {
-	a.Request.Context().Value(errandKey{}).(*errand).mask(a.Header)
+	a.Request.Context().Value(requestKey{}).(*outgoing).mask(a.Header)
 	return nil
 }
 
 // masking masks secrets in the headers of a response, including informational ones (1xx).
 type masking struct {
 	http.ResponseWriter
-	errand *errand
+	outgoing *outgoing
 }
 
 func (m *masking) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 func (m *masking) WriteHeader(code int) {
-	m.errand.mask(m.Header())
+	m.outgoing.mask(m.Header())
 	m.ResponseWriter.WriteHeader(code)
 }
 

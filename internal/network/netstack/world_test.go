@@ -34,9 +34,10 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is a host, the networks beside it and an internet, all of the test's own: three network namespaces,
-// so that nothing leaves the machine. On the host and beside it are addresses that no guest may reach, with
-// listeners that count. What is beside the host is none of its addresses: only the policy refuses it.
+// world is a host, its networks and an internet, in three network namespaces,
+// so that nothing leaves the machine. The host and its networks have forbidden
+// addresses, with listeners that count. The networks' addresses are not the
+// host's: only the policy refuses them.
 type world struct {
 	t        *testing.T
 	internet int // namespace
@@ -51,8 +52,9 @@ const (
 	echoPort  = 7
 )
 
-// public are addresses of the internet, forbidden ones of the host and of networks beside it: some of each
-// range that is not public, the last of those whose end is not that of a byte.
+// public are addresses of the internet, forbidden ones of the host and its
+// networks: some of each range that is not public, including the last address
+// of ranges that do not end at a byte boundary.
 var (
 	public   = []string{"93.184.216.34", "93.184.216.35", "93.184.216.53", "151.101.1.1"}
 	onHost   = []string{"127.0.0.1", "127.1.2.3", "93.184.216.99"} // the last is public, but the host's
@@ -63,13 +65,14 @@ var (
 	forbidden = slices.Concat(onHost, nextdoor)
 )
 
-// The host's ends of the lines to the internet and to what is beside it, and the others: nobody listens there.
+// The host's ends of the links to the internet and to its networks, and the far
+// ends: nothing listens there.
 const (
 	nearInternet, farInternet = "44.0.0.1", "44.0.0.2"
 	nearBeside, farBeside     = "44.0.1.1", "44.0.1.2"
 )
 
-// inWorld runs the test again in namespaces of its own; what it returns is nil outside of them.
+// inWorld runs the test again in its own namespaces; outside of them it returns nil.
 func inWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(envWorld) == "" {
@@ -99,7 +102,7 @@ func (w *world) ip(words string) {
 	}
 }
 
-// namespace is another network, empty, and the process that keeps it.
+// namespace creates an empty network namespace, and the process that keeps it.
 func (w *world) namespace() (fd, pid int) {
 	t := w.t
 	t.Helper()
@@ -130,7 +133,7 @@ func (w *world) namespace() (fd, pid int) {
 	return fd, far.Process.Pid
 }
 
-// build lays out the namespaces and listens.
+// build creates the namespaces and listeners.
 func (w *world) build() {
 	t := w.t
 	t.Helper()
@@ -165,7 +168,7 @@ func (w *world) build() {
 	}
 }
 
-// line makes a namespace that has some addresses, at the other end of a line from the host.
+// line creates a namespace with some addresses at the other end of a link from the host.
 func (w *world) line(name, near, far string, addresses []string) (namespace int) {
 	w.t.Helper()
 	namespace, pid := w.namespace()
@@ -184,7 +187,7 @@ func (w *world) line(name, near, far string, addresses []string) (namespace int)
 	return namespace
 }
 
-// there runs something in the internet's namespace. Sockets that it opens stay there.
+// there runs do in the internet's namespace. Sockets that it opens stay there.
 func (w *world) there(do func()) { inNamespace(w.t, w.internet, do) }
 
 func inNamespace(t *testing.T, namespace int, do func()) {
@@ -202,7 +205,7 @@ func inNamespace(t *testing.T, namespace int, do func()) {
 	<-done
 }
 
-// serve has an address echo, at port 7, whatever comes, and say hello at port 80.
+// serve makes an address echo at port 7, and say hello at port 80.
 func (w *world) serve(address string, met func()) {
 	w.t.Helper()
 	listen := func(port int, serve func(net.Conn)) {
@@ -280,7 +283,7 @@ func (w *world) nameserver() {
 	}
 }
 
-// name puts records into the zone, as in a zone file but for the name.
+// name adds records to the zone, in zone file format without the name.
 func (w *world) name(name string, records ...string) {
 	w.t.Helper()
 	var all []dns.RR
@@ -294,16 +297,16 @@ func (w *world) name(name string, records ...string) {
 	w.zone.Store(name+".", all)
 }
 
-// guest is the other end of a link: a stack as a guest's kernel has one.
+// guest is the other end of a link: a stack in place of a guest's kernel.
 type guest struct {
 	t    *testing.T
 	ip   *stack.Stack
 	link *line
-	// unplug takes it from the stack that it is attached to.
+	// unplug detaches it from its stack.
 	unplug func()
 }
 
-// start returns a stack with a policy and a guest that is attached to it.
+// start returns a stack with a policy and an attached guest.
 func (w *world) start(p holt.NetworkPolicy) (*Stack, *guest) {
 	w.t.Helper()
 	s := w.stack(p, Options{})
@@ -357,7 +360,7 @@ func (w *world) attach(s *Stack) *guest {
 	return g
 }
 
-// plug attaches the guest to a stack, until it is unplugged.
+// plug attaches the guest to a stack until unplug.
 func (g *guest) plug(s *Stack) {
 	ours, theirs := pair(g.t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -386,7 +389,7 @@ func full(to string) tcpip.FullAddress {
 	return tcpip.FullAddress{NIC: nic, Addr: addressOf(a.Addr()), Port: a.Port()}
 }
 
-// pair is a connected pair of sockets that keep apart what is written.
+// pair returns a connected pair of sockets that preserve message boundaries.
 func pair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -48,11 +48,11 @@ type Archive struct {
 	change   sync.Mutex // held while a space is changed, in the store and then in the index; before mu
 	clearing sync.Mutex // held while objects are removed; before mu
 
-	mu     sync.Mutex
-	torn   int                 // changes that failed between the store and the index
-	pinned map[ID]int          // chunks that an open writer refers to
-	flying map[PackID]struct{} // packs that may be in the store but not yet in the index
-	closed bool
+	mu       sync.Mutex
+	torn     int                 // changes that failed between the store and the index
+	pinned   map[ID]int          // chunks that an open writer refers to
+	inFlight map[PackID]struct{} // packs that may be in the store but not yet in the index
+	closed   bool
 }
 
 const indexFile = "chunks.db"
@@ -81,7 +81,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 		return nil, diskError("open archive", err)
 	}
 	a := &Archive{opt: opt, log: opt.Log, store: opt.Store, index: x, codec: c, hot: hot{most: opt.HotBytes},
-		pinned: map[ID]int{}, flying: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
+		pinned: map[ID]int{}, inFlight: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if err := a.begin(context.WithValue(ctx, remaking{}, true)); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -151,10 +151,10 @@ func (a *Archive) unpin(ids []ID) {
 	}
 }
 
-// putPack stores a pack and adds it to flying; land removes it from there.
+// putPack stores a pack and adds it to inFlight; land removes it from there.
 func (a *Archive) putPack(ctx context.Context, p *builder) error {
 	a.mu.Lock()
-	a.flying[p.id] = struct{}{}
+	a.inFlight[p.id] = struct{}{}
 	a.mu.Unlock()
 	b := p.finish()
 	if err := a.fail("pack.put"); err != nil {
@@ -166,12 +166,12 @@ func (a *Archive) putPack(ctx context.Context, p *builder) error {
 	return a.fail("pack.stored")
 }
 
-// land removes packs from flying: they are in the index, or have been given up.
+// land removes packs from inFlight: they are in the index, or have been given up.
 func (a *Archive) land(packs []packed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range packs {
-		delete(a.flying, p.id)
+		delete(a.inFlight, p.id)
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 	if err != nil {
 		return c, err
 	}
-	b := broom{a: a, horizon: horizon, torn: torn}
+	b := sweeper{a: a, horizon: horizon, torn: torn}
 	for _, p := range packs {
 		if p.live > 0 {
 			continue
@@ -116,8 +116,8 @@ func (a *Archive) survey(ctx context.Context, horizon time.Time) (packs []survey
 	return packs, err
 }
 
-// broom removes packs for one collection.
-type broom struct {
+// sweeper removes packs for one collection.
+type sweeper struct {
 	a       *Archive
 	horizon time.Time
 	torn    int // [Archive.torn] before the store was reconciled
@@ -127,7 +127,7 @@ type broom struct {
 // pack into. It does nothing and returns false if a chunk that would be lost is
 // needed now or pinned by a writer, or if a change was torn since the store was
 // reconciled: objects of that change may refer to any chunk.
-func (s *broom) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
+func (s *sweeper) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
 	a := s.a
 	if err := a.fail("gc.sweep"); err != nil {
 		return false, err

@@ -87,10 +87,10 @@ func (a *Archive) findPacks(ctx context.Context) error {
 
 // adopt adds one pack from its own table. A damaged pack is left in the store.
 func (a *Archive) adopt(ctx context.Context, id PackID, size int64) error {
-	a.mu.Lock() // before flying is read: a pack that has left it is in the index or given up
-	_, flying := a.flying[id]
+	a.mu.Lock() // before inFlight is read: a pack that has left it is in the index or given up
+	_, inFlight := a.inFlight[id]
 	a.mu.Unlock()
-	if flying {
+	if inFlight {
 		return nil
 	}
 	entries, err := readTable(ctx, a.store, id, size)

@@ -32,7 +32,7 @@ func (a *Archive) sparse(packs []surveyed) (sparse []surveyed) {
 }
 
 // repack copies the live chunks of packs to new ones, in stored form, and removes the old ones.
-func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) error {
+func (s *sweeper) repack(ctx context.Context, packs []surveyed, c *Collected) error {
 	a := s.a
 	var b builder
 	var drained []surveyed
