@@ -218,7 +218,7 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 	return true, nil
 }
 
-// writerOf returns whom a tag stands for.
+// writerOf returns the writer of a tag.
 func (s *session) writerOf(tag string) workspace.Writer {
 	if tag == "" || s.writer == nil {
 		return workspace.Writer{}
