@@ -35,7 +35,7 @@ func TestHostileDisk(t *testing.T) {
 	}
 	refused := func(verb string, err error) {
 		t.Helper()
-		if holt.CodeOf(err) != holt.Corrupt || !strings.Contains(err.Error(), "never laid over") {
+		if holt.CodeOf(err) != holt.Corrupt || !strings.Contains(err.Error(), "is not its base") {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}

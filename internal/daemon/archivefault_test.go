@@ -15,7 +15,7 @@ import (
 	"holt"
 )
 
-// TestChunkIndexLost: the chunk index is made again from packs, manifests and
+// TestChunkIndexLost: the chunk index is rebuilt from packs, manifests and
 // spaces when it is missing or damaged.
 func TestChunkIndexLost(t *testing.T) {
 	dir := home(t)
@@ -68,7 +68,7 @@ func TestChunkIndexDamaged(t *testing.T) {
 	within(t, "the damage to be noticed", func() bool {
 		_, _ = d.Archive().Collect(t.Context(), "") // it writes
 		holdsSpace(t, near{d}, "one", 1)
-		return log.has("chunk index is made again")
+		return log.has("chunk index is rebuilt")
 	})
 	near{d}.Create(t, "two")
 	fillSpace(t, near{d}, "two", 2)

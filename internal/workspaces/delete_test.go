@@ -103,9 +103,9 @@ func TestDeleteEndsFork(t *testing.T) {
 	}
 }
 
-// TestMergeSaysNames: the checkpoints of a merge by id have the names of the
+// TestMergeNotesHaveNames: the checkpoints of a merge by id have the names of the
 // workspaces in their notes.
-func TestMergeSaysNames(t *testing.T) {
+func TestMergeNotesHaveNames(t *testing.T) {
 	w := openStore(t, time.Minute)
 	id := holt.NewWorkspaceID()
 	if err := (ForComputers{w}).Make(t.Context(), id, "one", holt.Quota{}); err != nil {

@@ -15,7 +15,7 @@ import (
 	"holt"
 )
 
-// tree is where machines have groups on this host.
+// tree opens the control groups of this host.
 func tree(t *testing.T) *Tree {
 	t.Helper()
 	all, err := Open()
@@ -25,7 +25,7 @@ func tree(t *testing.T) *Tree {
 	return all
 }
 
-// begin starts a program that waits for a line before it does what it is to do, in a group of its own.
+// begin starts a script in a group of its own. The script waits for a line before it begins.
 func begin(t *testing.T, all *Tree, dir, script string, l Limits) (cmd *exec.Cmd, goOn func()) {
 	t.Helper()
 	cmd = exec.Command("sh", "-c", "read -r line; "+script)
@@ -55,7 +55,7 @@ func begin(t *testing.T, all *Tree, dir, script string, l Limits) (cmd *exec.Cmd
 	}
 }
 
-// groups are those that there are of a machine.
+// groups returns the existing groups of a machine.
 func groups(all *Tree, dir string) (found []string) {
 	for _, h := range all.in {
 		for _, background := range []bool{false, true} {
@@ -69,8 +69,9 @@ func groups(all *Tree, dir string) (found []string) {
 
 const mib = 1 << 20
 
-// TestPut: a process is in a group of its machine in every hierarchy, limits change while it runs, a process
-// joins it, and the group goes when both have ended. Another daemon finds it.
+// TestPut: a process is in a group of its machine in every hierarchy, limits
+// change while it runs, a second process joins, another daemon finds the group,
+// and it is removed when both have ended.
 func TestPut(t *testing.T) {
 	all, dir := tree(t), t.TempDir()
 	cmd, _ := begin(t, all, dir, "", Limits{CPUs: 1.5, MemoryBytes: 64 * mib, Processes: 50})
@@ -114,8 +115,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestSweep: a group that a machine left which ended while no daemon ran is removed, and one can be
-// removed while a process is put into it.
+// TestSweep: the group of a machine that ended while no daemon ran is removed,
+// even if a process is being put into it.
 func TestSweep(t *testing.T) {
 	all, dir := tree(t), t.TempDir()
 	cmd, _ := begin(t, all, dir, "", Limits{CPUs: 1, MemoryBytes: 64 * mib, Processes: 50, Background: true})
@@ -148,7 +149,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestBounds: what a process takes beyond its limits it does not get.
+// TestBounds: a process cannot exceed its limits.
 func TestBounds(t *testing.T) {
 	all := tree(t)
 	t.Log(all)
@@ -184,7 +185,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestFind: where groups may be, by what a host says of itself.
+// TestFind: the hierarchies found in the files of different hosts.
 func TestFind(t *testing.T) {
 	const hybrid = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n"
 	const unified = "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"
@@ -237,7 +238,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestNone: without groups it says why, and a machine goes on without.
+// TestNone: without control groups Open returns the reason, and a nil Tree works.
 func TestNone(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "proc/self/mountinfo"), "")

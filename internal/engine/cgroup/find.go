@@ -11,24 +11,24 @@ import (
 	"holt"
 )
 
-// wanted are the controllers that are used, as both versions but for the last call them.
+// wanted are the controllers in use, by the names of both versions; version 1 calls the last blkio.
 var wanted = []string{"cpu", "memory", "pids", "io"}
 
-// hierarchy is one in which machines have groups.
+// hierarchy is a cgroup hierarchy with groups of machines.
 type hierarchy struct {
 	v2          bool
-	own         bool     // base has the daemon in it
-	base        string   // the directory that has the parents of machines' groups
+	own         bool     // the daemon is in base
+	base        string   // directory of the parents of machines' groups
 	controllers []string // of [wanted]
 }
 
-// host is where hierarchies are looked for; tests look elsewhere.
+// host is the root under which hierarchies are found; tests use another.
 type host struct {
-	root string // of /proc, and of mounted hierarchies
+	root string // prefix of /proc and of mounted hierarchies
 	pid  int
 }
 
-// find returns the hierarchies in which groups may be made.
+// find returns the hierarchies in which groups can be created.
 func (h host) find() ([]hierarchy, error) {
 	mounts, err := os.ReadFile(filepath.Join(h.root, "proc/self/mountinfo"))
 	if err != nil {
@@ -56,7 +56,7 @@ func (h host) find() ([]hierarchy, error) {
 	return found, nil
 }
 
-// version1 is the hierarchy mounted at top, whose part root is seen there.
+// version1 returns the hierarchy mounted at top, where its part root is mounted.
 func version1(top, root string, options []string, own string) []hierarchy {
 	at := hierarchy{}
 	for _, o := range options {
@@ -75,9 +75,11 @@ func version1(top, root string, options []string, own string) []hierarchy {
 	return []hierarchy{at}
 }
 
-// version2 is the hierarchy mounted at top. The group that a service manager has put the daemon into never gets groups
-// in it: it could have no process any more, and the next daemon would not start. So that is used only if the daemon
-// is in [daemonGroup] there, and else the top.
+// version2 returns the hierarchy mounted at top. Subgroups cannot go into the
+// daemon's own group, as assigned by a service manager: a group with subgroups
+// may have no processes, and the next daemon would not start. So the parent of
+// that group is used only if the group is [daemonGroup], and the root
+// otherwise.
 func version2(top, root, own string) []hierarchy {
 	at, mine := top, base(top, root, groupOf(own, ""))
 	if filepath.Base(mine) == daemonGroup {
@@ -90,12 +92,12 @@ func version2(top, root, own string) []hierarchy {
 	return []hierarchy{{v2: true, own: at == mine, base: at, controllers: has}}
 }
 
-// base is where a group of a hierarchy is seen.
+// base returns the path of a group of a hierarchy.
 func base(top, root, group string) string {
 	if inside, ok := strings.CutPrefix(group, strings.TrimSuffix(root, "/")); ok {
 		group = inside
 	} else {
-		group = "" // it is of another part than the one that is mounted
+		group = "" // the group is outside the mounted part
 	}
 	if at := filepath.Join(top, group); isDir(at) {
 		return at
@@ -103,7 +105,8 @@ func base(top, root, group string) string {
 	return top
 }
 
-// groupOf returns the group that the text of proc_pid_cgroup(5) has for a controller; "": of version 2.
+// groupOf returns the group for a controller from the text of
+// proc_pid_cgroup(5); controller "" means version 2.
 func groupOf(text, controller string) string {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -115,7 +118,7 @@ func groupOf(text, controller string) string {
 }
 
 func words(path string) []string {
-	b, _ := os.ReadFile(path) // none: there are none
+	b, _ := os.ReadFile(path) // a missing file means no groups
 	return strings.Fields(string(b))
 }
 
@@ -124,8 +127,8 @@ func isDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// none is the error where nothing can be bounded.
+// none is the error when nothing can be limited.
 func none(why string) error {
-	return holt.Errorf(holt.Unsupported, "what a computer takes of this machine cannot be bounded: %s", why).
+	return holt.Errorf(holt.Unsupported, "cannot limit the resources of computers: %s", why).
 		WithHint("run holt as root, or as a service of systemd with Delegate=yes and DelegateSubgroup=%s", daemonGroup)
 }

@@ -9,11 +9,11 @@ import (
 	"runtime"
 )
 
-// setting is a file of a group and what is written there; of several names the first that there is.
+// setting is a value for a file of a group; the first existing name is used.
 type setting struct {
 	names []string
 	value string
-	lax   bool // it does not matter if it cannot be
+	lax   bool // ignore errors
 }
 
 func (s setting) write(group string) error {
@@ -27,21 +27,21 @@ func (s setting) write(group string) error {
 			f.Close()
 		}
 		if err != nil {
-			return fmt.Errorf("bound %s to %q: %w", name, s.value, err)
+			return fmt.Errorf("set %s to %q: %w", name, s.value, err)
 		}
 		return nil
 	}
-	return nil // this kernel does not have it, or the group is gone
+	return nil // not supported by this kernel, or the group has been removed
 }
 
 func one(name string, value any) setting {
 	return setting{names: []string{name}, value: fmt.Sprint(value)}
 }
 
-// period is in which a machine has so much of the processors, microseconds.
+// period is the period of the processor limit, microseconds.
 const period = 100_000
 
-// limits are the settings of a machine's group.
+// limits returns the settings of a machine's group.
 func (h hierarchy) limits(l Limits) (all []setting) {
 	quota := int64(l.CPUs * period)
 	of := map[string][]setting{
@@ -59,18 +59,19 @@ func (h hierarchy) limits(l Limits) (all []setting) {
 	return all
 }
 
-// shares are the settings of a parent: what all machines together get while others want the same. Those
-// that are not in the background weigh on each processor as much as one other thread does.
+// shares returns the settings of a parent: the weight of all its machines
+// together. Without background it is, for each processor, the weight of one
+// ordinary thread.
 func (h hierarchy) shares(background bool) (all []setting) {
-	per, io := 1024, "100" // for each processor: what a thread weighs
+	per, io := 1024, "100" // for each processor: the weight of a thread
 	if background {
-		per, io = 15, "10" // one with the lowest priority, see sched(7)
+		per, io = 15, "10" // a thread with the lowest priority, see sched(7)
 	}
 	shares := min(per*runtime.NumCPU(), 1<<18)
 	weight := max(1, min(shares*100/1024, 10_000))
 	of := map[string]setting{
 		"cpu": one("cpu.shares", shares),
-		"io":  {names: []string{"blkio.bfq.weight", "blkio.weight"}, value: io, lax: true}, // not every disk's scheduler knows shares
+		"io":  {names: []string{"blkio.bfq.weight", "blkio.weight"}, value: io, lax: true}, // not all I/O schedulers support weights
 	}
 	if h.v2 {
 		of["cpu"] = one("cpu.weight", weight)

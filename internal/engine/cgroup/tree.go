@@ -23,16 +23,16 @@ const (
 
 var parents = [...]string{parentGroup, backgroundGroup}
 
-// Tree is where machines have their groups. A nil one bounds nothing.
+// Tree is the control groups of machines. A nil Tree limits nothing.
 type Tree struct {
 	host host
 	in   []hierarchy
 }
 
-// Open makes ready what machines have their groups in. In version 2 this process
-// may be moved into a group of its own beside them.
+// Open prepares the parents of machines' groups. In version 2 it may move this
+// process into a group of its own beside them.
 //
-// Errors: Unsupported, with why: there are no control groups, or none may be made.
+// Errors: Unsupported, with the reason, if there are no usable control groups.
 func Open() (*Tree, error) { return open(host{"/", os.Getpid()}) }
 
 func open(h host) (*Tree, error) {
@@ -59,15 +59,15 @@ func open(h host) (*Tree, error) {
 	case refused != nil:
 		return nil, none(refused.Error())
 	}
-	return nil, none("there are no control groups that it may change")
+	return nil, none("holt may not change any control group")
 }
 
-// Look says what [Open] would bound with, and changes nothing.
+// Look describes what [Open] would limit, and changes nothing.
 func Look() (string, error) {
 	t := &Tree{host: host{"/", os.Getpid()}}
 	found, err := t.host.find()
 	if err != nil || len(found) == 0 {
-		return "", none("there are no control groups that it may change")
+		return "", none("holt may not change any control group")
 	}
 	for _, at := range found {
 		if at.controllers = slices.DeleteFunc(at.controllers, t.has); len(at.controllers) > 0 {
@@ -77,12 +77,12 @@ func Look() (string, error) {
 	return t.String(), nil
 }
 
-// has says whether a controller is there already.
+// has reports whether a controller has a hierarchy.
 func (t *Tree) has(controller string) bool {
 	return slices.ContainsFunc(t.in, func(h hierarchy) bool { return slices.Contains(h.controllers, controller) })
 }
 
-// String says what is bounded.
+// String describes what is limited.
 func (t *Tree) String() string {
 	names := map[string]string{"cpu": "processors", "memory": "memory", "pids": "processes", "io": "disk"}
 	var what []string
@@ -105,13 +105,13 @@ func (t *Tree) String() string {
 	return fmt.Sprintf("each computer has a control group (%s) for %s", said, strings.Join(what, ", "))
 }
 
-// Name is what the group of the machine in a directory is called.
+// Name returns the name of the group of the machine in a directory.
 func Name(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return fmt.Sprintf("machine-%x", sum[:10])
 }
 
-// prepare makes the parents of machines' groups.
+// prepare creates the parents of machines' groups.
 func (h hierarchy) prepare(pid int) error {
 	if err := h.delegate(h.base); err != nil {
 		if !h.own || !errors.Is(err, unix.EBUSY) {
@@ -138,7 +138,7 @@ func (h hierarchy) prepare(pid int) error {
 	return nil
 }
 
-// stepAside moves this process out of the base, which may then have groups with limits.
+// stepAside moves this process out of the base, which may then have subgroups with limits.
 func (h hierarchy) stepAside(pid int) error {
 	own := filepath.Join(h.base, daemonGroup)
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -148,13 +148,13 @@ func (h hierarchy) stepAside(pid int) error {
 		return err
 	}
 	err := h.delegate(h.base)
-	if err != nil { // others are there too
+	if err != nil { // other processes are in the base too
 		err = errors.Join(fmt.Errorf("other programs are in its control group: %w", err), join(h.base, pid), os.Remove(own))
 	}
 	return err
 }
 
-// delegate has the groups in a group of version 2 bounded.
+// delegate enables the controllers for the subgroups of a version 2 group.
 func (h hierarchy) delegate(dir string) error {
 	if !h.v2 {
 		return nil
@@ -172,16 +172,17 @@ func (h hierarchy) delegate(dir string) error {
 	return nil
 }
 
-// Limits are what a machine may take.
+// Limits are the limits of a machine.
 type Limits struct {
-	CPUs        float64 // processors at most
+	CPUs        float64 // maximum number of processors
 	MemoryBytes int64
 	Processes   int  // and threads
-	Background  bool // it gets what nobody else wants
+	Background  bool // gets processor time that nothing else needs
 }
 
-// Put puts a process into the group of the machine in dir with these limits, which is made if it is absent.
-// Limits that the host does not take are left out, and said.
+// Put puts a process into the group of the machine in dir, which it creates if
+// needed, with these limits. Limits that the host does not support are left out
+// and returned as errors.
 func (t *Tree) Put(dir string, pid int, l Limits) error {
 	if t == nil {
 		return nil
@@ -191,13 +192,13 @@ func (t *Tree) Put(dir string, pid int, l Limits) error {
 	for _, h := range t.in {
 		errs = append(errs, h.put(h.group(dir, l.Background), pid, l))
 	}
-	for _, old := range before { // it was there by another daemon, whose own group was another
-		_ = unix.Rmdir(old) // busy: it is the one that it is in
+	for _, old := range before { // groups from a daemon with another base
+		_ = unix.Rmdir(old) // EBUSY: the group in use
 	}
 	return errors.Join(errs...)
 }
 
-// putTries is how often a group is made anew that another daemon takes for left over.
+// putTries is how often Put creates a group again that another daemon's Sweep removes.
 const putTries = 5
 
 func (h hierarchy) put(group string, pid int, l Limits) (err error) {
@@ -205,7 +206,7 @@ func (h hierarchy) put(group string, pid int, l Limits) (err error) {
 		if err = os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// At once: nobody takes a group for left over that a process is in.
+		// Join at once: a group with a process is not removed.
 		if err = join(group, pid); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
 			break
 		}
@@ -219,7 +220,7 @@ func (h hierarchy) put(group string, pid int, l Limits) (err error) {
 	return errors.Join(bad...)
 }
 
-// Join puts another process into the group of the machine in dir; where it has none, nowhere.
+// Join adds another process to the group of the machine in dir, if it has one.
 func (t *Tree) Join(dir string, pid int) error {
 	if t == nil {
 		return nil
@@ -235,11 +236,12 @@ func (t *Tree) Join(dir string, pid int) error {
 	return errors.Join(errs...)
 }
 
-// busyPoll is how often the end of a group's last process is looked for.
+// busyPoll is how often Remove looks for the end of the last process.
 const busyPoll = 2 * time.Millisecond
 
-// Remove removes the group of the machine in dir, which has ended, once its last process has, for
-// which it waits so long. One that is not empty then stays for the next Remove or [Tree.Sweep].
+// Remove removes the group of the machine in dir, which has ended. It waits at
+// most wait for the last process. A group that is not empty then stays until
+// the next Remove or [Tree.Sweep].
 func (t *Tree) Remove(dir string, wait time.Duration) {
 	if t == nil {
 		return
@@ -257,7 +259,7 @@ func (t *Tree) Remove(dir string, wait time.Duration) {
 	}
 }
 
-// Sweep removes the groups in which nothing runs: what was left by machines that ended while no daemon ran.
+// Sweep removes groups without processes, which machines left that ended while no daemon ran.
 func (t *Tree) Sweep() {
 	if t == nil {
 		return
@@ -267,7 +269,7 @@ func (t *Tree) Sweep() {
 			entries, _ := os.ReadDir(filepath.Join(h.base, name))
 			for _, e := range entries {
 				if e.IsDir() {
-					_ = unix.Rmdir(filepath.Join(h.base, name, e.Name())) // busy: it is in use
+					_ = unix.Rmdir(filepath.Join(h.base, name, e.Name())) // EBUSY: in use
 				}
 			}
 		}
@@ -282,7 +284,7 @@ func (h hierarchy) group(dir string, background bool) string {
 	return filepath.Join(h.base, parent, Name(dir))
 }
 
-// Groups are the directories of the groups of the machine in dir that a process is in, as far as they are seen.
+// Groups returns the directories of the groups of the machine in dir that a process is in.
 func (t *Tree) Groups(dir string, pid int) (groups []string) {
 	own, err := os.ReadFile(filepath.Join(t.host.root, fmt.Sprintf("proc/%d/cgroup", pid)))
 	if err != nil {
@@ -314,7 +316,7 @@ func (t *Tree) Groups(dir string, pid int) (groups []string) {
 func join(group string, pid int) error {
 	err := os.WriteFile(filepath.Join(group, "cgroup.procs"), fmt.Append(nil, pid), 0)
 	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended
+		return nil // the process has ended
 	}
 	return err
 }

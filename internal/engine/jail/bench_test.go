@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkStart is what a program's start and end take, in a jail that is shown five files and without one.
+// BenchmarkStart starts and ends a program, in a jail with five files and without one.
 func BenchmarkStart(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Fatal("only root makes jails")

@@ -14,60 +14,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Users are in a range that neither distributions, nor service managers nor containers give out
-// (systemd's UIDS-GIDS.md has them all): 2^28 from firstUser on, but for the last 2^17.
+// Users are in a range that distributions, service managers and containers do
+// not allocate (see systemd's UIDS-GIDS.md): 2^28 from firstUser on, without
+// the last 2^17.
 const (
 	firstUser = 0x7000_0000
 	users     = 1<<28 - 1<<17
 )
 
-// User is the user, and the group, for what is called name: always the same, and with a probability of
-// 1 - 4e-9 another than for any other name.
+// User returns the user and group id for a name. It is always the same for one
+// name, and different for two names with probability 1 - 4e-9.
 func User(name string) int {
 	sum := sha256.Sum256([]byte(name))
 	return firstUser + int(binary.BigEndian.Uint32(sum[:])%users)
 }
 
-// Users are the first and the last that [User] returns.
+// Users returns the first and last id that [User] returns.
 func Users() (first, last int) { return firstUser, firstUser + users - 1 }
 
-// File is a file or directory of the host that is shown in a jail.
+// File is a file or directory of the host to show in a jail.
 type File struct {
 	Path  string // absolute
-	Write bool   // else it can only be read
-	Hide  bool   // it is in a directory that is shown, and looks like /dev/null
+	Write bool   // otherwise read-only
+	Hide  bool   // replace it, in a shown directory, by /dev/null
 }
 
-// Cell is a jail that is not there yet.
+// Cell describes a jail to start.
 type Cell struct {
 	User  int
 	Files []File
-	// Private are files that the program opens for writing too (O_RDWR, no other flag), but only ever maps for
-	// itself: it can read them, and a mapping is its own (on amd64; elsewhere it can write to them). Once it has opened
-	// them all it can open nothing more with just that flag.
+	// Private are files that the program opens for writing too (O_RDWR and no other
+	// flag) but maps only privately. The jail opens them read-only, so a mapping is
+	// copy-on-write (on amd64; elsewhere the program can write to them). Once it
+	// has opened all of them it can open no other file with just that flag.
 	Private []string
-	Devices []string // of the host, which the user may use, as /dev/kvm
-	Network bool     // it has the host's network, its names and the certificates of whom it trusts
+	Devices []string // of the host that the user may use, such as /dev/kvm
+	Network bool     // share the host's network, resolver configuration and CA certificates
 }
 
-// Thread runs f in a thread of its own, which ends with it: what f changes of it is nobody else's. What f
-// starts inherits it. It is never the program's first thread: that would not end, and /proc/self is what it sees;
-// nor one that has children, who may be killed when it ends (PR_SET_PDEATHSIG).
+// Thread runs f in a new thread that ends with it, so that changes to the
+// thread's state do not leak. Processes that f starts inherit that state. The
+// thread is never the program's main thread, which cannot end and is what
+// /proc/self shows, nor one with children, which could be killed when it ends
+// (PR_SET_PDEATHSIG).
 func Thread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if children, _ := os.ReadFile("/proc/thread-self/children"); unix.Gettid() == unix.Getpid() || len(children) > 0 {
 			defer runtime.UnlockOSThread()
-			done <- Thread(f) // this thread is kept meanwhile
+			done <- Thread(f) // this thread stays locked until then
 			return
 		}
-		done <- f() // and never unlocked
+		done <- f() // never unlocked: the thread ends
 	}()
 	return <-done
 }
 
-// Start starts the command in the jail. It is called in a [Thread], which has the jail's root afterwards.
+// Start starts the command in the jail. It must be called in a [Thread], whose
+// root it changes to the jail's.
 func (c Cell) Start(cmd *exec.Cmd) error {
 	for _, path := range c.Private {
 		c.Files = append(c.Files[:len(c.Files):len(c.Files)], File{Path: path, Write: !traces})
@@ -111,11 +116,12 @@ func (c Cell) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// privateWait bounds how long a program may take until it has opened its private files.
+// privateWait is the timeout for a program to open its private files.
 const privateWait = time.Minute
 
-// Forbid makes a process of a jail, which this thread has started, leave no core. This thread has its user as
-// its real one afterwards: a root that lacks CAP_SYS_RESOURCE may limit only who is itself (prlimit(2)).
+// Forbid disables core dumps of a jailed process that this thread has started.
+// Afterwards the thread's real user is the process's: a root without
+// CAP_SYS_RESOURCE may limit only processes of its own user (prlimit(2)).
 func (c Cell) Forbid(pid int) error {
 	id := uintptr(c.User)
 	const same = ^uintptr(0)
@@ -127,8 +133,8 @@ func (c Cell) Forbid(pid int) error {
 	return unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 }
 
-// Check says why there can be no jails for files in these directories, which exist; nil: there can be.
-// program is tried in one: it says its version.
+// Check returns why jails for files in these existing directories do not work,
+// or nil. It runs program in a jail to print its version.
 func Check(program string, dirs ...string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the daemon is not root")
@@ -146,7 +152,7 @@ func Check(program string, dirs ...string) error {
 	})
 }
 
-// Of tells whether a process is in a jail, and as whom.
+// Of reports whether a process is in a jail, and its user.
 func Of(pid int) (user int, jailed bool) {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

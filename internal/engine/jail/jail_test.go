@@ -18,13 +18,13 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// run runs a script in a jail and returns all that it said.
+// run runs a script in a jail and returns its output.
 func run(t *testing.T, c Cell, script string) (string, error) {
 	t.Helper()
 	return says(t, c, exec.Command("/bin/sh", "-c", "exec 2>&1; "+script))
 }
 
-// says runs a program in a jail and returns what it said.
+// says runs a program in a jail and returns its output.
 func says(t *testing.T, c Cell, cmd *exec.Cmd) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out")
@@ -56,8 +56,9 @@ func file(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// What is shown can be read, and written to only where that was said; on the disk its owner stays. What is not shown is not there.
-func TestSeesWhatIsShown(t *testing.T) {
+// Shown files are readable, and writable only where requested; their owner on
+// the disk does not change. Other files do not exist.
+func TestShownFiles(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	own, base, other := file(t, dir, "own", "mine "), file(t, dir, "base", "shared"), file(t, dir, "other", "secret")

@@ -15,13 +15,13 @@ import (
 
 type credential = syscall.Credential
 
-// programs are where a host has programs and libraries, and what finds them.
+// programs are the host's directories of programs, libraries and the linker's configuration.
 var programs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/alternatives"}
 
-// names are where a host has names of others and whom it trusts, and its processes.
+// names are needed for network access: resolver configuration, CA certificates, and /proc.
 var names = []string{"/proc", "/etc", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"}
 
-// devices are for everybody.
+// devices are in every jail.
 var devices = []string{"/dev/null", "/dev/urandom"}
 
 type owner struct{ uid, gid uint32 }
@@ -31,20 +31,20 @@ func ownerOf(info fs.FileInfo) owner {
 	return owner{st.Uid, st.Gid}
 }
 
-// tree is something that is to be seen in a jail.
+// tree is a file, directory, link or device to show in a jail.
 type tree struct {
 	path   string
-	link   string // what it names, if it is a symbolic link
-	fd     int    // of a mount that is nowhere yet; -1: none
+	link   string // target of a symbolic link
+	fd     int    // detached mount; -1: none
 	dir    bool
-	device uint64 // made anew; 0: no device
+	device uint64 // number of a device to create; 0: none
 	user   int
 }
 
-// root is a jail's root directory that is made of these.
+// root is the content of a jail's root directory.
 type root []tree
 
-// build opens all that is to be seen, as the host has it.
+// build opens everything to show, as it is on the host.
 func (c Cell) build(program string) (r root, err error) {
 	defer func() {
 		if err != nil {
@@ -74,7 +74,7 @@ func (c Cell) build(program string) (r root, err error) {
 	maps := idmaps{user: c.User}
 	defer maps.close()
 	files := c.Files
-	if !strings.HasPrefix(program, "/proc/") { // or it is this program, which has a name there as long as it runs
+	if !strings.HasPrefix(program, "/proc/") { // /proc names this program itself
 		files = append([]File{{Path: program}}, files...)
 	}
 	for _, f := range files {
@@ -91,7 +91,7 @@ func (c Cell) build(program string) (r root, err error) {
 	return r, nil
 }
 
-// plain opens what everybody may see, as it is, for reading only.
+// plain opens a path as it is, read-only.
 func plain(path string) (tree, error) {
 	t := tree{path: path, fd: -1}
 	info, err := os.Lstat(path)
@@ -117,7 +117,7 @@ func plain(path string) (tree, error) {
 	return t, nil
 }
 
-// hidden is nothing in place of a file.
+// hidden returns an empty replacement for a file.
 func hidden(path string) (tree, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return tree{}, err
@@ -127,7 +127,7 @@ func hidden(path string) (tree, error) {
 	return t, err
 }
 
-// deviceOf is a device as it is on the host, but the user's.
+// deviceOf returns a device of the host, owned by the user.
 func deviceOf(path string, user int) (tree, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func deviceOf(path string, user int) (tree, error) {
 	return tree{path: path, fd: -1, device: info.Sys().(*syscall.Stat_t).Rdev, user: user}, nil
 }
 
-// idmaps are user namespaces that have the owner of a file be the user, by owner.
+// idmaps are user namespaces that map the owner of a file to the user, by owner.
 type idmaps struct {
 	user int
 	of   map[owner]*os.File
@@ -148,7 +148,7 @@ func (m *idmaps) close() {
 	}
 }
 
-// open opens a file with its owner as the user.
+// open opens a file with its owner mapped to the user.
 func (m *idmaps) open(f File) (tree, error) {
 	t := tree{path: f.Path, fd: -1}
 	var err error
@@ -189,8 +189,9 @@ func (m *idmaps) set(fd int, of owner, write bool) error {
 	return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
 }
 
-// userNamespace returns a user namespace in which an owner is the user. Nothing ever runs in it: its first
-// process is stopped before its first instruction, and killed.
+// userNamespace returns a user namespace that maps an owner to the user. No
+// code runs in it: its first process is stopped before its first instruction,
+// and killed.
 func userNamespace(of owner, user int) (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{}
@@ -227,14 +228,14 @@ func (r root) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	const at = "/proc" // any directory; what was there is covered
+	const at = "/proc" // any directory; the mount covers its content
 	if err := unix.Mount("jail", at, "tmpfs", unix.MS_NOSUID, "mode=755,size=1m"); err != nil {
 		return err
 	}
 	if err := unix.Chdir(at); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot(".", "."); err != nil { // pivot_root(2) on having both in one place
+	if err := unix.PivotRoot(".", "."); err != nil { // see pivot_root(2), pivot_root(".", ".")
 		return fmt.Errorf("pivot root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
@@ -248,7 +249,7 @@ func (r root) enter() error {
 	return nil
 }
 
-// place puts it where it is on the host, in place of what was shown there before.
+// place mounts t at its path, over an earlier mount there.
 func (t tree) place() error {
 	if _, err := os.Lstat(t.path); errors.Is(err, fs.ErrNotExist) {
 		if err := t.prepare(); err != nil || t.fd < 0 {
@@ -260,7 +261,7 @@ func (t tree) place() error {
 	return unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// prepare makes what the mount lies on, or the whole where it is none.
+// prepare creates the mount point, or t itself if it is not a mount.
 func (t tree) prepare() error {
 	if err := os.MkdirAll(filepath.Dir(t.path), 0o755); err != nil {
 		return err

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opensVar makes this program one that opens files as QEMU does memory, see opens.
+// opensVar makes this program open files as QEMU opens memory, see opens.
 const opensVar = "HOLT_JAIL_OPENS"
 
-// init keeps the program that opens on its first thread, as QEMU opens memory on its: others are not traced.
+// init keeps the opening program on its first thread, like QEMU: other threads are not traced.
 func init() {
 	if os.Getenv(opensVar) != "" {
 		runtime.LockOSThread()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// opens writes to a private mapping of each file, to the file, and opens it again.
+// opens writes to a private mapping of each file and to the file, and opens it again.
 func opens(files []string) {
 	for _, path := range files {
 		fd, err := unix.Open(path, unix.O_RDWR, 0)
@@ -54,8 +54,9 @@ func opens(files []string) {
 	}
 }
 
-// TestPrivate: who opens private files for writing too can map and read them, and write to none; afterwards it opens
-// them no more so.
+// TestPrivate: a program that opens private files for reading and writing can
+// map and read them, but not write to them; later it cannot open other files in
+// that way.
 func TestPrivate(t *testing.T) {
 	needRoot(t)
 	self, err := os.Executable()
@@ -76,7 +77,7 @@ func TestPrivate(t *testing.T) {
 			t.Errorf("%s has changed, %v", path, err)
 		}
 	}
-	// Who ends without having opened them is not waited for.
+	// A program that ends without opening them is not waited for.
 	err = Thread(func() error { return c.Start(exec.Command("/bin/true")) })
 	if !errors.Is(err, errEnded) {
 		t.Errorf("a program that opens none: %v", err)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Show shows files in the jail of a process, instead of what was shown at their paths. What has been removed
-// on the host is shown no longer.
+// Show shows files in the jail of a process, in place of files shown at their
+// paths. It unmounts files that have been removed on the host.
 func Show(pid int, files ...File) error {
 	user, jailed := Of(pid)
 	if !jailed {
@@ -56,7 +56,7 @@ func Show(pid int, files ...File) error {
 	})
 }
 
-// enter has this thread see what is in a mount namespace.
+// enter moves this thread into a mount namespace.
 func enter(ns *os.File) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return err
@@ -64,14 +64,14 @@ func enter(ns *os.File) error {
 	return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
 }
 
-// cover takes away what is shown at a path, and what that lay over. Who has it open keeps it open.
+// cover unmounts what is shown at a path, with all mounts below it there. Open files stay open.
 func cover(path string) {
 	for unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
 	}
 }
 
-// removed are the paths in a process's jail of files that have no name on the host any more
-// (proc_pid_mountinfo(5)).
+// removed returns the paths in a process's jail of files that have been removed
+// on the host (proc_pid_mountinfo(5)).
 func removed(pid int) (paths []string, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if errors.Is(err, fs.ErrNotExist) {

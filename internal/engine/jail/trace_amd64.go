@@ -12,11 +12,12 @@ import (
 // traces: see [Cell.Private].
 const traces = true
 
-// announce has what this thread starts from now on stop for who traces it when it opens something as QEMU opens
-// memory: for reading and writing, and with no other flag. Nothing else that it does stops it. Without who traces it
-// such a call says that there is none (ENOSYS).
+// announce installs a seccomp filter for programs that this thread starts. A
+// call that opens a file for reading and writing with no other flag, as QEMU
+// opens memory, stops for the tracer. Without a tracer such a call fails with
+// ENOSYS.
 func announce() error {
-	const number, arch, flags = 0, 4, 16 + 2*8 // in seccomp_data (seccomp(2)); of the third argument the low half
+	const number, arch, flags = 0, 4, 16 + 2*8 // offsets in seccomp_data (seccomp(2)): the low half of the third argument
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 	}
@@ -35,16 +36,17 @@ func announce() error {
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-		return fmt.Errorf("announce what is opened: %w", err)
+		return fmt.Errorf("trace opened files: %w", err)
 	}
 	return nil
 }
 
-// private lets a program that was started stopped, by a thread that has called [announce], go on, and has it open
-// each of the files for reading once when it asks for writing too. Then it is let go. If this process ends before, so
-// does the program (ptrace(2)).
+// private continues a program that was started stopped by a thread that has
+// called [announce]. The first time that the program opens each of the files
+// for reading and writing, private makes that read-only. Then it detaches. If
+// this process ends first, so does the program (ptrace(2)).
 func private(pid int, files []string) error {
-	if _, err := stop(pid); err != nil { // before its first instruction
+	if _, err := stop(pid); err != nil { // stopped before its first instruction
 		return err
 	}
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL|unix.PTRACE_O_TRACESECCOMP); err != nil {
@@ -67,7 +69,7 @@ func private(pid int, files []string) error {
 	}
 }
 
-// next lets the program go on to the next call that is announced.
+// next continues the program until the next traced call.
 func next(pid int) error {
 	for signal := 0; ; {
 		if err := unix.PtraceCont(pid, signal); err != nil {
@@ -83,7 +85,7 @@ func next(pid int) error {
 
 var errEnded = errors.New("the program has ended")
 
-// stop waits until the program stands.
+// stop waits until the program is stopped.
 func stop(pid int) (status unix.WaitStatus, err error) {
 	for {
 		switch _, err := unix.Wait4(pid, &status, 0, nil); {
@@ -98,7 +100,7 @@ func stop(pid int) (status unix.WaitStatus, err error) {
 	}
 }
 
-// readOnly changes the call that begins if it opens one of the files that are left.
+// readOnly changes the traced call if it opens one of the files in left.
 func readOnly(pid int, left map[string]bool) error {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {

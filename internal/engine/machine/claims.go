@@ -26,7 +26,7 @@ func (c *Claims) Remove(p Process) {
 	delete(c.set, p)
 }
 
-// Has says whether p is in the set.
+// Has reports whether p is in the set.
 func (c *Claims) Has(p Process) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

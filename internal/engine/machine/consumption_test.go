@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a process has used is what it did, and never less than before.
+// Consumption covers the process's work and never decreases.
 func TestConsumed(t *testing.T) {
 	before, err := Consumed(os.Getpid())
 	if err != nil {

@@ -25,29 +25,28 @@ const (
 	ConsoleFile = "console.log"
 )
 
-// maxRecord bounds a record, bytes. Ours are below 16 KiB.
+// maxRecord is the maximum size of a record, bytes. Records are below 16 KiB.
 const maxRecord = 1 << 20
 
-// Record is what machine.json says about a machine, so that another process
-// can find it.
+// Record is the content of machine.json, by which another process finds a machine.
 type Record struct {
 	Engine    string    `json:"engine"`
 	Process   Process   `json:"process"`
 	Spec      Spec      `json:"spec"`
 	StartedAt time.Time `json:"started_at"`
-	// Hardware is the engine's own account of what the guest sees. A memory
-	// snapshot can be restored only where it is the same.
+	// Hardware describes the guest's hardware, in the engine's format. A memory
+	// image can be restored only with the same hardware.
 	Hardware json.RawMessage `json:"hardware,omitempty"`
 }
 
-// Dir is a machine's directory, held open.
+// Dir is an open machine directory.
 type Dir struct {
 	Path string // absolute
 	fd   *os.File
 }
 
-// MakeDir makes the directory if it is absent, and opens it. Its mode is 0700
-// afterwards: whoever can enter it can speak to the machine.
+// MakeDir creates the directory if needed and opens it. It sets mode 0700:
+// access to the directory is access to the machine.
 func MakeDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("make machine directory: %w", err)
@@ -58,12 +57,12 @@ func MakeDir(path string) (*Dir, error) {
 	}
 	if err := d.fd.Chmod(0o700); err != nil {
 		d.Close()
-		return nil, fmt.Errorf("close machine directory to others: %w", err)
+		return nil, fmt.Errorf("restrict access to machine directory: %w", err)
 	}
 	return d, nil
 }
 
-// OpenDir opens the directory. One that does not exist gives [ErrGone].
+// OpenDir opens the directory. It returns [ErrGone] if it does not exist.
 func OpenDir(path string) (*Dir, error) {
 	if !filepath.IsAbs(path) {
 		return nil, holt.Errorf(holt.InvalidArgument, "machine directory %q is not an absolute path", path)
@@ -78,14 +77,13 @@ func OpenDir(path string) (*Dir, error) {
 	return &Dir{Path: path, fd: f}, nil
 }
 
-// Close lets go of the directory.
 func (d *Dir) Close() error { return d.fd.Close() }
 
 // File returns the path of a file in the directory.
 func (d *Dir) File(name string) string { return filepath.Join(d.Path, name) }
 
-// Dial connects to the unix socket of that name, whatever the length of the
-// directory's path.
+// Dial connects to the unix socket of that name. The directory's path may be
+// longer than a socket address.
 func (d *Dir) Dial(ctx context.Context, socket string) (net.Conn, error) {
 	return d.dial(ctx, "unix", socket)
 }
@@ -102,9 +100,9 @@ func (d *Dir) dial(ctx context.Context, kind, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Listen makes a listening unix socket of that name, for the machine's process
-// to inherit. Connections queue up there before that process accepts, so
-// nobody has to wait for a socket to appear.
+// Listen creates a listening unix socket of that name for the machine's process
+// to inherit. Connections queue in it before that process accepts, so callers
+// need not wait for a socket to appear.
 func (d *Dir) Listen(socket string) (*os.File, error) { return d.listen(socket, unix.SOCK_STREAM) }
 
 func (d *Dir) listen(socket string, kind int) (*os.File, error) {
@@ -123,10 +121,10 @@ func (d *Dir) listen(socket string, kind int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), socket), nil
 }
 
-// short is a path to a file in the directory that fits a socket address.
+// short returns a path to a file in the directory that fits into a socket address.
 func (d *Dir) short(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.fd.Fd(), name) }
 
-// Remove removes files; absent ones are no error.
+// Remove removes files. Missing files are no error.
 func (d *Dir) Remove(names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -137,8 +135,8 @@ func (d *Dir) Remove(names ...string) error {
 	return errors.Join(errs...)
 }
 
-// Clear removes files of a machine that has ended. It leaves them alone if
-// another machine has been started in the directory since.
+// Clear removes files of a machine that has ended, unless another machine has
+// been started in the directory since.
 func Clear(path string, names ...string) error {
 	d, err := OpenDir(path)
 	if errors.Is(err, ErrGone) {
@@ -159,8 +157,8 @@ func Clear(path string, names ...string) error {
 	return d.Remove(names...)
 }
 
-// Lock takes the directory's lock, or fails with [Busy]. The lock is held for
-// as long as any process has the returned file open: hand it to the machine's
+// Lock takes the directory's lock, or returns [Busy]. The lock is held while
+// any process has the returned file open: pass the file to the machine's
 // process and close it here.
 func (d *Dir) Lock() (*os.File, error) {
 	f, err := flock.Open(d.File(LockFile), 0o600)
@@ -173,7 +171,7 @@ func (d *Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
-// Locked says whether some process holds the lock.
+// Locked reports whether a process holds the lock.
 func (d *Dir) Locked() (bool, error) {
 	f, err := d.Lock()
 	if err == nil {
@@ -197,7 +195,7 @@ func (d *Dir) WriteRecord(r Record) error {
 	return nil
 }
 
-// writeRecord replaces the record in dir, atomically; durably if asked.
+// writeRecord replaces the record in dir, atomically and, if durable, synced.
 func writeRecord(dir string, b []byte, durable bool) error {
 	f, err := os.CreateTemp(dir, RecordFile+".")
 	if err != nil {
@@ -217,8 +215,7 @@ func writeRecord(dir string, b []byte, durable bool) error {
 	return err
 }
 
-// ReadRecord reads the record. An absent one gives [ErrGone], one that cannot
-// be read Corrupt.
+// ReadRecord reads the record. It returns [ErrGone] if it is missing and Corrupt if it is invalid.
 func (d *Dir) ReadRecord() (Record, error) {
 	f, err := os.Open(d.File(RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -249,12 +246,12 @@ func parseRecord(b []byte) (Record, error) {
 	return r, nil
 }
 
-// Find returns a handle on the machine's process and its record: the lock is
-// held, and the process of the record lives and has it open. Otherwise the error is [ErrGone].
+// Find returns the machine's process and record, if the lock is held and the
+// process in the record is alive and has the lock file open. Otherwise the error is [ErrGone].
 //
-// A process that holds the lock without such a record is a machine whose
-// starter died half-way. Find ends it, if strays lists it: when it says that
-// the machine is gone, another can be started.
+// A process that holds the lock without a valid record is a machine whose
+// starter died before it wrote the record. Find kills it, if strays lists it,
+// so that another machine can be started after [ErrGone].
 func (d *Dir) Find(strays func(root string) ([]Stray, error)) (*Handle, Record, error) {
 	h, r, err := d.recorded()
 	if err == nil || !errors.Is(err, ErrGone) {
@@ -272,7 +269,7 @@ func (d *Dir) Find(strays func(root string) ([]Stray, error)) (*Handle, Record, 
 	return nil, Record{}, err
 }
 
-// recorded is what Find finds in order.
+// recorded returns the process and record, if they are valid.
 func (d *Dir) recorded() (*Handle, Record, error) {
 	locked, err := d.Locked()
 	if err != nil {

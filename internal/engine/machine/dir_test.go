@@ -15,7 +15,7 @@ import (
 	"holt"
 )
 
-// longDir returns a machine directory whose path no socket address holds.
+// longDir returns a machine directory whose path does not fit into a socket address.
 func longDir(t *testing.T) *Dir {
 	t.Helper()
 	d, err := MakeDir(filepath.Join(t.TempDir(), strings.Repeat("x", 120)))
@@ -26,7 +26,7 @@ func longDir(t *testing.T) *Dir {
 	return d
 }
 
-func TestLockOutlivesItsTaker(t *testing.T) {
+func TestLockIsInherited(t *testing.T) {
 	d := longDir(t)
 	lock, err := d.Lock()
 	if err != nil {
@@ -110,7 +110,7 @@ func TestOpenDir(t *testing.T) {
 	}
 }
 
-// listens has somebody listen until the test ends.
+// listens accepts connections until the test ends.
 func listens(t *testing.T, listen func(string) (*os.File, error), name string) net.Listener {
 	t.Helper()
 	f, err := listen(name)
@@ -126,7 +126,7 @@ func listens(t *testing.T, listen func(string) (*os.File, error), name string) n
 	return l
 }
 
-// Frames are kept apart; a machine of an older holt has a stream.
+// Message boundaries are preserved; a machine of an older holt has a stream socket.
 func TestFrames(t *testing.T) {
 	d := longDir(t)
 	for name, listen := range map[string]func(string) (*os.File, error){"frames.sock": d.ListenFrames, "stream.sock": d.Listen} {

@@ -1,9 +1,10 @@
 package machine
 
-// Ending is how a machine ended, as far as its engine knows.
+// Ending is how a machine ended, if its engine knows.
 type Ending struct {
 	Kind EndKind
-	// Panic is the line in which the guest's kernel said why it panicked. A guest chose these bytes; they are few.
+	// Panic is the line of the guest's kernel with the reason of a panic. The guest
+	// controls its content; its length is limited.
 	Panic string
 }
 

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Hold is a machine as this process has it, whatever the engine: its directory,
-// its process and its ports, and for how long. Engines embed it in what they
-// return; it brings half of [Machine].
+// Hold is a process's control of a machine, for any engine: directory, process
+// and ports, until Release. Engines embed it; it implements half of [Machine].
 type Hold struct {
 	Dir    *Dir
 	Handle *Handle
@@ -20,9 +19,9 @@ type Hold struct {
 	done    chan struct{} // closed when the machine has ended
 }
 
-// Watch runs supervise in a goroutine: it follows the machine until that has
-// ended, which it says, or released is closed. Before Watch, a hold is used by
-// one goroutine only.
+// Watch runs supervise in a goroutine. supervise returns whether the machine
+// has ended, at its end or when released is closed. Before Watch, only one
+// goroutine may use a Hold.
 func (h *Hold) Watch(supervise func(released <-chan struct{}) (ended bool)) {
 	h.stop, h.over, h.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -33,8 +32,8 @@ func (h *Hold) Watch(supervise func(released <-chan struct{}) (ended bool)) {
 	}()
 }
 
-// Over is closed when the machine has ended or was released, and all that this
-// process had of it is closed.
+// Over is closed when the machine has ended or was released, and all its
+// resources in this process are closed.
 func (h *Hold) Over() <-chan struct{} { return h.over }
 
 // Release implements [Machine].

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzParseStart: a process names itself, also in the table in which it is looked up.
+// FuzzParseStart: a process chooses its name, which is part of /proc/pid/stat.
 func FuzzParseStart(f *testing.F) {
 	f.Add([]byte("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20"))
 	f.Add([]byte("7 (sleep"))
@@ -14,14 +14,13 @@ func FuzzParseStart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stat []byte) { parseStart(stat); parseStopped(stat) })
 }
 
-// FuzzParseMeminfo gives it whatever text.
 func FuzzParseMeminfo(f *testing.F) {
 	f.Add("MemTotal: 5 kB\nMemAvailable: 9223372036854775807 kB\n")
 	f.Fuzz(func(t *testing.T, text string) { ParseMeminfo(text) })
 }
 
-// A machine's directory is its owner's alone, whoever made it.
-func TestMakeDirClosesIt(t *testing.T) {
+// A machine's directory is accessible only to its owner, whatever its mode was.
+func TestMakeDirMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	if err := os.Mkdir(path, 0o777); err != nil {
 		t.Fatal(err)

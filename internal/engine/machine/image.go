@@ -14,19 +14,21 @@ import (
 	"holt"
 )
 
-// Names of the files in an image's directory, beside [RecordFile].
+// Names of the files in an image's directory, in addition to [RecordFile].
 const (
-	MemoryFile = "memory" // the guest's memory, each page at its address, zeros as holes; what was added: see [MemoryPart]
+	MemoryFile = "memory" // the guest's memory, each page at its address, zeros as holes; for added memory see [MemoryPart]
 	StateFile  = "state"  // processors and devices, as the engine writes them
-	InitrdFile = "initrd" // the initramfs, of engines that boot one: that of the spec may be gone; images from before have none
+	InitrdFile = "initrd" // the initramfs, since that of the spec may have been removed; older images have none
 )
 
-// Image is a memory image, what a snapshot leaves: a running machine's memory and
-// devices at one instant. Its files never change once the record is there, which is
-// written last: a directory without one is what a snapshot that was cut short has left.
+// Image is a memory image: a running machine's memory and devices at one
+// instant, taken by a snapshot. Its files never change once the record exists.
+// The record is written last: a directory without one is left from an
+// interrupted snapshot.
 type Image struct {
 	Engine string `json:"engine"`
-	// Spec is what the machine was started with, and its shape what it had grown to; its Disk is the one that was frozen.
+	// Spec is the machine's spec with the shape it had grown to; its Disk is the
+	// one that was frozen.
 	Spec    Spec      `json:"spec"`
 	TakenAt time.Time `json:"taken_at"`
 	// Hardware is as in [Record]. The image can be restored only where it is the same.
@@ -34,8 +36,8 @@ type Image struct {
 	Report   SnapshotReport  `json:"report"`
 }
 
-// ReadImage reads the record of the image in dir. NotFound if there is none,
-// Corrupt if it cannot be read.
+// ReadImage reads the record of the image in dir. It returns NotFound if there
+// is none, Corrupt if it is invalid.
 func ReadImage(dir string) (Image, error) {
 	f, err := os.Open(filepath.Join(dir, RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,12 +63,12 @@ func parseImage(b []byte) (Image, error) {
 		return Image{}, holt.Errorf(holt.Corrupt, "parse record of a machine image: %w", err)
 	}
 	if im.Engine == "" || len(im.Hardware) == 0 || im.Spec.CPUs < 1 || im.Spec.MemoryMB < 1 {
-		return Image{}, holt.Errorf(holt.Corrupt, "record of a machine image does not say what machine it was")
+		return Image{}, holt.Errorf(holt.Corrupt, "record of a machine image has no spec or no hardware")
 	}
 	return im, nil
 }
 
-// Write writes the record of a complete image, atomically; durably if asked.
+// Write writes the record of a complete image, atomically and, if durable, synced.
 func (im Image) Write(dir string, durable bool) error {
 	b, err := json.MarshalIndent(im, "", "  ")
 	if err != nil {
@@ -78,8 +80,8 @@ func (im Image) Write(dir string, durable bool) error {
 	return nil
 }
 
-// Restored returns spec with all that its image says. What spec says itself must
-// be the same: InvalidArgument.
+// Restored returns spec completed from the image. It returns InvalidArgument if
+// a field of spec differs from the image.
 func (s Spec) Restored(im Image) (Spec, error) {
 	was := im.Spec
 	for _, f := range []struct {
@@ -95,7 +97,7 @@ func (s Spec) Restored(im Image) (Spec, error) {
 		{"root disk", (s.Disk == "") != (was.Disk == "")},
 	} {
 		if f.other {
-			return s, holt.Errorf(holt.InvalidArgument, "a machine that is restored cannot have another %s than its image", f.what)
+			return s, holt.Errorf(holt.InvalidArgument, "a restored machine must have the same %s as its image", f.what)
 		}
 	}
 	s.Kernel, s.Initrd, s.Args = was.Kernel, was.Initrd, was.Args

@@ -5,39 +5,39 @@ import (
 	"net"
 )
 
-// Ports are the names of the byte channels into the guest that every engine
-// offers. What is spoken on them is the business of the packages channel,
-// agent and mount.
+// Ports are the byte channels into the guest that every engine offers. Packages
+// channel, agent and mount define their protocols.
 const (
 	PortControl = "control"
 	PortFiles   = "files"
 )
 
-// PortNetwork is where engines with [Capabilities].OwnNetwork have the frames of a guest's network: the
-// unix socket [Socket] of it in the machine's directory, which listens, with one connection at a time
-// ([Dir.DialFrames]). On it each frame is behind its length (4 bytes, big endian), and is written with it at
-// once, alone: the socket keeps apart what is written. Who is connected is the guest's only link; while
-// nobody is, what the guest sends is lost. It is no port for [Machine.Dial]: package network speaks there.
+// PortNetwork is the port for frames of the guest's network, for engines with
+// [Capabilities].OwnNetwork: the unix socket [Socket] in the machine's
+// directory accepts one connection at a time ([Dir.DialFrames]). Each message
+// is one frame, preceded by its length (4 bytes, big endian), in a single
+// write; the socket preserves message boundaries. The connection is the guest's
+// only link; without one, the guest's frames are lost. [Machine.Dial] does not
+// support this port; package network uses it.
 const PortNetwork = "network"
 
-// ArgNetwork is the name of the kernel argument by which an engine tells the
-// guest its address, its gateway and its resolver, as in
-// holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3. It is absent when the guest has no
-// network of its own.
+// ArgNetwork is the kernel argument with the guest's address, gateway and
+// resolver, such as holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3. It is absent if
+// the guest has no network of its own.
 const ArgNetwork = "holt.net"
 
-// Spec says what machine to start. Paths are absolute.
+// Spec describes the machine to start. Paths are absolute.
 type Spec struct {
-	// ID names the machine in process lists and logs; it carries no meaning.
+	// ID names the machine in process lists and logs; it has no other meaning.
 	ID string `json:"id"`
-	// Dir is the machine's own directory: sockets, record, logs. It is made,
-	// with mode 0700, if it is absent. One machine runs in it at a time.
+	// Dir is the machine's directory: sockets, record, logs. It is created with
+	// mode 0700 if needed. One machine runs in it at a time.
 	Dir string `json:"dir"`
 	// Kernel and Initrd are booted by engines with a kernel of their own.
 	Kernel string `json:"kernel,omitempty"`
 	Initrd string `json:"initrd,omitempty"`
-	// Args are kernel arguments. The engine adds those that follow from the
-	// hardware it offers: console, reboot and panic behaviour, [ArgNetwork].
+	// Args are additional kernel arguments. The engine adds those for its hardware:
+	// console, reboot and panic behaviour, [ArgNetwork].
 	Args []string `json:"args,omitempty"`
 	// Disk is a root disk made by [Engine.CreateDisk]. Empty: none.
 	Disk string `json:"disk,omitempty"`
@@ -45,162 +45,166 @@ type Spec struct {
 	CPUs int `json:"cpus"`
 	// MemoryMB is the guest's memory in MiB.
 	MemoryMB int `json:"memory_mb"`
-	// MaxCPUs and MaxMemoryMB are up to what the machine can grow while it runs (see
-	// [Machine.Grow]); an engine may allow less. What is less than it has: it cannot.
+	// MaxCPUs and MaxMemoryMB are the limits up to which a running machine can grow
+	// (see [Machine.Grow]); an engine may allow less. At or below the current size,
+	// it cannot grow.
 	MaxCPUs     int `json:"max_cpus,omitempty"`
 	MaxMemoryMB int `json:"max_memory_mb,omitempty"`
-	// Background: the machine gets of the processors what nobody else wants, as far as the engine can see to it.
+	// Background machines get processor time that nothing else needs, as far as the
+	// engine supports it.
 	Background bool `json:"background,omitempty"`
 	// Network asks for a network device, see [PortNetwork].
 	Network bool `json:"network"`
-	// Restore is the directory of an [Image]: the machine goes on from there instead
-	// of booting. All but ID, Dir and Disk then comes from the image, and must be the
-	// same or absent. Disk is one that was laid over the disk frozen with the image;
-	// the guest is told if it is larger than that.
+	// Restore is the directory of an [Image]: the machine continues from it instead
+	// of booting. The fields other than ID, Dir and Disk come from the image and
+	// must be equal or absent. Disk is an overlay on the disk frozen with the
+	// image. If it is larger, the guest is notified.
 	Restore string `json:"restore,omitempty"`
 }
 
-// Base is an immutable disk image that root disks are laid over.
+// Base is an immutable disk image below root disks.
 type Base struct {
-	// Path is absolute. The file must neither change nor go away while a disk
-	// is laid over it.
+	// Path is absolute. The file must neither change nor be removed while a disk lies over it.
 	Path string
 	// Format is "raw" (also when empty) or "qcow2".
 	Format string
 }
 
-// Acceleration says what executes a guest's instructions.
+// Acceleration is how a guest's instructions are executed.
 type Acceleration string
 
-// The accelerations.
 const (
 	AccelKVM  Acceleration = "kvm"  // the processor
 	AccelTCG  Acceleration = "tcg"  // QEMU's software emulation: works anywhere, 5 to 20 times slower
 	AccelNone Acceleration = "none" // no virtual machine: host processes
 )
 
-// UseVirtual is the hint where an engine cannot do what virtual machines can.
+// UseVirtual is the hint for operations that only virtual machines support.
 const UseVirtual = "virtual machines can: holt down, then holt up --engine qemu; a computer stays with its engine, so make a new one there"
 
-// Capabilities says what an engine's machines can do, so that the packages
-// above need not know which engine it is.
+// Capabilities describe an engine's machines, so that the packages above need not know the engine.
 type Capabilities struct {
 	Acceleration Acceleration
-	// Version is of the program that runs machines. A memory image goes on in the same one only.
+	// Version is the version of the program that runs machines. A memory image can
+	// be restored only by the same version.
 	Version string
 	// Isolated: the guest cannot reach the host's files, processes and memory.
 	Isolated bool
-	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Without it the
-	// guest agent runs on the host's kernel and no init system runs.
+	// OwnKernel: Spec.Kernel, Spec.Initrd and Spec.Args are used. Otherwise the
+	// guest agent runs on the host's kernel, without an init system.
 	OwnKernel bool
-	OwnUser   bool // machines' processes are users of their own that see nothing but their files
-	// RootDisk: Spec.Disk is a disk of its own with the size asked for.
+	OwnUser   bool // each machine's process has a user of its own and sees only its files
+	// RootDisk: Spec.Disk is a real disk of the given size.
 	RootDisk bool
-	// OwnNetwork: Spec.Network is obeyed. Without it the guest shares the host's network.
+	// OwnNetwork: Spec.Network is used. Otherwise the guest shares the host's network.
 	OwnNetwork bool
 	// NestedContainers: Docker and the like can run inside.
 	NestedContainers bool
 	// MemorySnapshot: memory can be saved and forked.
 	MemorySnapshot bool
-	// OverheadMB is what a machine takes of the host's memory beside its guest's, MiB, roughly; 0: its
-	// machines have no memory of their own, and Spec.MemoryMB bounds nothing.
+	// OverheadMB is the approximate host memory of a machine in addition to its
+	// guest's, MiB. 0: machines have no memory of their own, and Spec.MemoryMB is
+	// not enforced.
 	OverheadMB int
-	// Growing: processors, memory and disk can be added to a machine that runs.
+	// Growing: processors, memory and disk can be added to a running machine.
 	Growing bool
-	// PowerButton: [Machine.PowerDown] reaches the guest without its agent.
+	// PowerButton: [Machine.PowerDown] works without the guest's agent.
 	PowerButton bool
 }
 
-// Engine starts machines and finds them again. Its methods may be called at
-// the same time, for different directories also from different processes.
+// Engine starts and finds machines. Its methods may be called concurrently, for
+// different directories also by different processes.
 type Engine interface {
-	// Name is what users see as a computer's engine: qemu-kvm, qemu-tcg, local.
+	// Name is the engine of a computer as users see it: qemu-kvm, qemu-tcg, local.
 	Name() string
 	Capabilities() Capabilities
-	// CreateDisk makes a root disk of sizeMB MiB at path, laid over base. It
-	// replaces nothing: AlreadyExists. InvalidArgument if sizeMB is smaller
-	// than base, OutOfSpace if the host's disk is full.
+	// CreateDisk creates a root disk of sizeMB MiB at path, over base. It returns
+	// AlreadyExists if path exists, InvalidArgument if sizeMB is smaller than base,
+	// OutOfSpace if the host's disk is full.
 	CreateDisk(ctx context.Context, path string, base Base, sizeMB int) error
-	// DiskBase returns what a disk that CreateDisk made is laid over, whether a
-	// machine uses it or not.
+	// DiskBase returns the base of a disk made by CreateDisk, whether or not a machine uses it.
 	DiskBase(ctx context.Context, path string) (Base, error)
-	// MergeDisk makes one of two disks: path, which is laid over under, comes to lie
-	// over what under lay over, shows what it did, and under is gone. No machine may
-	// have either open, nor another disk be laid over under. A merge that fails, is
-	// ended or killed has changed nothing that can be seen; it is begun anew, and
-	// one that was done already is no error. OutOfSpace if the host's disk is full.
+	// MergeDisk merges path and under, its base: afterwards path lies over the base
+	// of under and has the same content, and under is removed. No machine may have
+	// either open, and no other disk may lie over under. A failed or interrupted
+	// merge has no visible effect and can be repeated; repeating a completed one is
+	// no error. It returns OutOfSpace if the host's disk is full.
 	MergeDisk(ctx context.Context, path, under string) error
-	// FlattenDisk makes a disk at to, which is replaced: it shows what path does, and lies over what
-	// under, a disk somewhere beneath path, lies over. Both stay as they are, and machines
-	// that write to neither may have them open. Put in the place of path it is
-	// what new machines open; those that run are told, see [Machine.Reopen]. An error
-	// leaves nothing at to. OutOfSpace if the host's disk is full.
+	// FlattenDisk creates a disk at to, replacing any: it has the content of path,
+	// and lies over the base of under, which is a disk somewhere below path. Both
+	// stay unchanged. Machines may have them open if they do not write to them. The
+	// caller then renames to over path: new machines open it, and running ones
+	// reopen it, see [Machine.Reopen]. After an error there is nothing at to. It
+	// returns OutOfSpace if the host's disk is full.
 	FlattenDisk(ctx context.Context, path, under, to string) error
-	// GrowDisk makes a root disk that no machine has open as large as sizeMB MiB; one that is
-	// that large already stays as it is. OutOfSpace if the host's disk is full.
+	// GrowDisk grows a root disk that no machine has open to sizeMB MiB. A disk of
+	// at least that size is not changed. It returns OutOfSpace if the host's disk
+	// is full.
 	GrowDisk(ctx context.Context, path string, sizeMB int) error
-	// Start starts a machine whose process outlives the caller. Conflict if one
-	// runs in that directory. A start that fails leaves no process and no
-	// socket. ctx bounds the start, not the machine. The processors of a machine that
-	// is restored run when Start returns; Unsupported if its image needs other hardware.
+	// Start starts a machine whose process outlives the caller. It returns Conflict
+	// if a machine runs in that directory. A failed start leaves no process and no
+	// socket. ctx limits the start, not the machine. The processors of a restored
+	// machine run when Start returns. It returns Unsupported if the image needs
+	// other hardware.
 	Start(ctx context.Context, spec Spec) (Machine, error)
-	// Adopt takes over the machine that runs in dir, whoever started it. The
-	// error is [ErrGone] if none runs there, Conflict if another process controls
-	// it. A machine whose start was never finished is ended, and gone. One whose
-	// snapshot was never finished goes on: [Machine.Disk] says with which disk.
+	// Adopt takes over the machine that runs in dir, whichever process started it.
+	// The error is [ErrGone] if none runs, Conflict if another process controls it.
+	// A machine whose start was interrupted is killed, and the error is ErrGone. A
+	// machine whose snapshot was interrupted continues; [Machine.Disk] returns its
+	// disk.
 	Adopt(ctx context.Context, dir string) (Machine, error)
-	// Ended says how the last machine in dir ended, which has. It works also if no daemon ran then.
+	// Ended returns how the last machine in dir ended, even if no daemon ran then.
 	Ended(dir string) Ending
-	// Strays lists the machines that run in directories under root and that
-	// this Engine value has neither started nor adopted.
+	// Strays lists the machines that run in directories under root and that this
+	// Engine has neither started nor adopted.
 	Strays(root string) ([]Stray, error)
 }
 
-// Machine is a running machine under control of this process.
+// Machine is a running machine controlled by this process.
 type Machine interface {
-	// Dial connects to a port of the guest: [PortControl] or [PortFiles]. A
-	// port carries one connection at a time: dialling again closes the
-	// former one. The bytes that come first may be left over from it.
+	// Dial connects to a port of the guest: [PortControl] or [PortFiles]. A port
+	// has one connection at a time: dialling again closes the previous one. The
+	// first bytes may be left over from that.
 	Dial(ctx context.Context, port string) (net.Conn, error)
-	// PowerDown asks the guest to end, as a power button does, and returns at
-	// once. A guest may ignore it; Done tells.
+	// PowerDown asks the guest to shut down, as a power button does, and returns at
+	// once. The guest may ignore it; Done reports the end.
 	PowerDown(ctx context.Context) error
-	// Snapshot makes an [Image] of the machine, which goes on unless told to end.
-	// If it fails, or ctx ends, the machine goes on, and what was made is removed. Once
-	// the disk has been changed a failure can leave the machine on the new one: Disk tells.
+	// Snapshot makes an [Image] of the machine, which continues unless spec.End is set.
+	// If it fails or ctx ends, the machine continues and the files are removed. A late
+	// failure can leave the machine on the new disk: see Disk.
 	//
 	// Errors: Unsupported without [Capabilities].MemorySnapshot, Conflict while another
 	// is being taken, OutOfSpace if the host's disk is full, ErrGone.
 	Snapshot(ctx context.Context, spec SnapshotSpec) (SnapshotReport, error)
-	// Reopen opens what the root disk lies over anew: a file there was replaced by one
-	// that shows the same ([Engine.FlattenDisk]). The guest goes on all the while. An error leaves
-	// open what was. Conflict while a snapshot is being taken.
+	// Reopen reopens the base of the root disk after its file was replaced by one
+	// with the same content ([Engine.FlattenDisk]). The guest keeps running. After
+	// an error the old files stay open. It returns Conflict while a snapshot is
+	// being taken.
 	Reopen(ctx context.Context) error
-	// Grow adds processors, memory and disk to the machine, which runs on. Nothing is ever taken
-	// away: what it has already stays, as does what cannot be added while it runs, which is memory
-	// beyond whole blocks of [GrowMB] and all beyond the most that its spec allows. An error
-	// may leave part of it added; Shape tells. What the guest makes of it is its own business.
+	// Grow adds processors, memory and disk to the running machine. It never removes anything.
+	// It skips what cannot be added while the machine runs: memory other than whole blocks of
+	// [GrowMB], and anything beyond the limits in its spec. After an error part may have been
+	// added; see Shape. The guest decides whether it uses what was added.
 	//
-	// It waits for a snapshot that is being taken. Errors: Unsupported without
+	// It waits for a running snapshot. Errors: Unsupported without
 	// [Capabilities].Growing, OutOfSpace if the host's disk is full, ErrGone.
 	Grow(ctx context.Context, to Shape) error
-	// Shape is what the machine has now.
+	// Shape returns the machine's current shape.
 	Shape(ctx context.Context) (Shape, error)
-	// Disk is the root disk that the machine writes to: that of its spec, or of the
-	// last snapshot. Empty: none.
+	// Disk returns the root disk that the machine writes to: that of its spec or of
+	// the last snapshot. Empty: none.
 	Disk() string
-	// Kill ends the machine now and returns when all of it is gone. Killing a
-	// dead machine is no error.
+	// Kill ends the machine and returns when it is gone. Killing a dead machine is no error.
 	Kill() error
-	// Release lets go of the machine without ending it: it closes what this
-	// process holds of it and waits for the goroutines that watch it. Afterwards
-	// Done is not closed any more, and of the other methods only Kill works.
+	// Release gives up control of the machine without ending it: it closes this
+	// process's resources and waits for its goroutines. Afterwards Done is not
+	// closed any more, and only Kill works.
 	Release()
-	// Done is closed when the machine has ended, however it did.
+	// Done is closed when the machine has ended, for any reason.
 	Done() <-chan struct{}
-	// Console is the path of the log of what the guest wrote to its console.
-	// The log is bounded; old text goes first.
+	// Console returns the path of the guest's console log. The log is bounded; the
+	// oldest text is removed first.
 	Console() string
-	// PID is the host process that is the machine.
+	// PID returns the process id of the machine on the host.
 	PID() int
 }

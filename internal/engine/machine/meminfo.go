@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// HostMemory returns the host's memory, and what of it programs can still have without swap, bytes;
-// [math.MaxInt64] of both if the host does not say.
+// HostMemory returns the host's total memory and the memory available to
+// programs without swapping, bytes; [math.MaxInt64] for both if unknown.
 func HostMemory() (total, available int64) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -17,8 +17,8 @@ func HostMemory() (total, available int64) {
 	return ParseMeminfo(string(b))
 }
 
-// ParseMeminfo returns of the text of proc_meminfo(5) the host's memory, and what of it programs can
-// still have without swap, bytes; 0 for what it does not say.
+// ParseMeminfo returns total and available memory from the text of
+// proc_meminfo(5), bytes; 0 if missing.
 func ParseMeminfo(text string) (total, available int64) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

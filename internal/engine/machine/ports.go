@@ -8,19 +8,19 @@ import (
 	"holt"
 )
 
-// Ports dials a machine's ports and keeps each at one connection. The zero
+// Ports dials a machine's ports and keeps one connection for each. The zero
 // value with Dir set is ready to use.
 type Ports struct {
 	Dir *Dir
 
-	mu    sync.Mutex // guards conns; held while dialling, so that two dialers do not both connect
+	mu    sync.Mutex // guards conns; held while dialling, so that dials do not overlap
 	conns map[string]net.Conn
 	done  bool // closed for good
 }
 
-// Dial connects to a port and closes the connection that it had. The far end
-// serves one connection at a time and takes the next when it sees the end of
-// the former.
+// Dial connects to a port and closes the previous connection. The far end
+// serves one connection at a time and accepts the next when the previous one
+// ends.
 func (p *Ports) Dial(ctx context.Context, port string) (net.Conn, error) {
 	if port != PortControl && port != PortFiles {
 		return nil, holt.Errorf(holt.InvalidArgument, "a machine has no port %q", port).
@@ -46,7 +46,7 @@ func (p *Ports) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Close closes all connections. Dial fails from then on.
+// Close closes all connections. Dial then fails.
 func (p *Ports) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,5 +57,5 @@ func (p *Ports) Close() {
 	}
 }
 
-// Socket is the file name of a port's socket in the machine's directory.
+// Socket returns the file name of a port's socket in the machine's directory.
 func Socket(port string) string { return port + ".sock" }

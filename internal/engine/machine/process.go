@@ -15,19 +15,18 @@ import (
 	"holt"
 )
 
-// killWait bounds how long Kill waits for the kernel to tear a process down.
-// A process in uninterruptible sleep (a dead disk) can outlast it.
+// killWait is how long Kill waits for the kernel to end a process. A process in
+// uninterruptible sleep (a dead disk) can take longer.
 const killWait = 30 * time.Second
 
-// Process is the identity of a host process across daemon restarts, process id
-// reuse and reboots.
+// Process identifies a host process across daemon restarts, process id reuse and reboots.
 type Process struct {
 	PID    int    `json:"pid"`
 	Start  uint64 `json:"start"`   // clock ticks from boot to its start, field 22 of proc_pid_stat(5)
 	BootID string `json:"boot_id"` // /proc/sys/kernel/random/boot_id when it was started
 }
 
-// Identify returns the identity of the process that has pid now.
+// Identify returns the identity of the process with this pid.
 func Identify(pid int) (Process, error) {
 	boot, err := BootID()
 	if err != nil {
@@ -49,8 +48,8 @@ func BootID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Open returns a handle on the process, or [ErrGone] if it has ended, whatever
-// runs under its process id now.
+// Open returns a handle on the process, or [ErrGone] if it has ended, even if
+// its process id has been reused.
 func (p Process) Open() (*Handle, error) {
 	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -60,21 +59,20 @@ func (p Process) Open() (*Handle, error) {
 		return nil, holt.Errorf(holt.Unsupported, "open process %d: %w", p.PID, err).
 			WithHint("holt needs pidfd_open (Linux 5.3) and PIDFD_NONBLOCK (5.10)")
 	}
-	// The pidfd names one process for ever. If the identity holds now and that
-	// process still lives afterwards, they are the same.
+	// The pidfd refers to one process for ever. If the identity matches now and
+	// that process is alive afterwards, they are the same.
 	now, err := Identify(p.PID)
 	if err == nil {
 		err = unix.PidfdSendSignal(fd, 0, nil, 0)
 	}
-	if now != p || err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it lives, and is another user's
+	if now != p || err != nil && !errors.Is(err, unix.EPERM) { // EPERM: alive, but of another user
 		unix.Close(fd)
 		return nil, ErrGone
 	}
 	return watch(fd, p), nil
 }
 
-// Kill ends the process and returns when it is gone. A process that is gone
-// already is no error.
+// Kill kills the process and returns when it is gone. It is no error if the process has ended.
 func (p Process) Kill() error {
 	h, err := p.Open()
 	if errors.Is(err, ErrGone) {
@@ -87,8 +85,8 @@ func (p Process) Kill() error {
 	return h.Kill()
 }
 
-// startTime reads field 22 of /proc/pid/stat. The second field is the
-// command in parentheses and may itself hold spaces and parentheses.
+// startTime reads field 22 of /proc/pid/stat. The second field is the command
+// in parentheses and may itself contain spaces and parentheses.
 func startTime(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -106,7 +104,7 @@ func parseStart(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(fields[start]), 10, 64)
 }
 
-// parseStopped tells whether a process is stopped by a signal: field 3.
+// parseStopped reports whether field 3 says that a process is stopped by a signal.
 func parseStopped(stat []byte) bool {
 	fields := afterCommand(stat)
 	return len(fields) > 0 && string(fields[0]) == "T"
@@ -117,7 +115,7 @@ func afterCommand(stat []byte) [][]byte {
 	return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 }
 
-// Handle holds on to one process through a pidfd.
+// Handle refers to one process through a pidfd.
 type Handle struct {
 	Process
 	pidfd   *os.File
@@ -137,8 +135,8 @@ func watch(pidfd int, p Process) *Handle {
 	return h
 }
 
-// wait returns when the process has ended or the handle is closed. A pidfd
-// polls readable once its process is a zombie, so it needs no parent that reaps.
+// wait returns when the process has ended or the handle is closed. A pidfd is
+// readable once its process is a zombie, so no parent needs to reap it.
 func (h *Handle) wait() {
 	defer close(h.stopped)
 	conn, err := h.pidfd.SyscallConn()
@@ -156,17 +154,17 @@ func (h *Handle) wait() {
 	}
 }
 
-// Done is closed when the process has ended; never after Close unless before.
+// Done is closed when the process has ended. After Close it does not change.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
-// Stopped tells whether the process is stopped by a signal (SIGSTOP), and so does nothing until it is sent SIGCONT.
+// Stopped reports whether the process is stopped by a signal (SIGSTOP) until it gets SIGCONT.
 func (h *Handle) Stopped() bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.PID))
 	return err == nil && parseStopped(stat)
 }
 
-// Signal sends sig. A process that has ended gives [ErrGone], a closed handle
-// [os.ErrClosed].
+// Signal sends sig. It returns [ErrGone] if the process has ended,
+// [os.ErrClosed] if the handle is closed.
 func (h *Handle) Signal(sig unix.Signal) error {
 	conn, err := h.pidfd.SyscallConn()
 	if err != nil {
@@ -192,15 +190,15 @@ func (h *Handle) Kill() error {
 	select {
 	case <-h.done:
 		return nil
-	case <-h.stopped: // closed by Close at the same time, or ended
+	case <-h.stopped: // closed by a concurrent Close, or ended
 		return nil
 	case <-ctx.Done():
-		return holt.Errorf(holt.Timeout, "process %d was killed %v ago and is not gone", h.PID, killWait).
-			WithHint("it waits in the kernel, most often for a disk; see /proc/%d/stack", h.PID)
+		return holt.Errorf(holt.Timeout, "process %d still exists %v after SIGKILL", h.PID, killWait).
+			WithHint("it waits in the kernel, usually for a disk; see /proc/%d/stack", h.PID)
 	}
 }
 
-// Close lets go of the process without ending it.
+// Close closes the handle without ending the process.
 func (h *Handle) Close() {
 	h.pidfd.Close()
 	<-h.stopped

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper starts a process that does nothing until the test ends.
+// sleeper starts a process that sleeps until the test ends.
 func sleeper(t *testing.T, inherit ...*os.File) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "infinity")
@@ -66,7 +66,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestProcessIsNotItsPID(t *testing.T) {
+func TestReusedPID(t *testing.T) {
 	cmd := sleeper(t)
 	p, err := Identify(cmd.Process.Pid)
 	if err != nil {

@@ -8,32 +8,32 @@ import (
 	"holt"
 )
 
-// SnapshotSpec says how to take a snapshot of a running machine. Paths are absolute.
+// SnapshotSpec describes a snapshot of a running machine. Paths are absolute.
 type SnapshotSpec struct {
-	// Dir is where the [Image] is made: absent before, mode 0700 afterwards.
+	// Dir is the directory of the new [Image]: it must not exist, and gets mode 0700.
 	Dir string
-	// Disk is where the machine's new root disk is made, an overlay on the one that
-	// it has. From then on that one is frozen: nothing may ever write to it again.
-	// Empty exactly if the machine has no disk. Where a snapshot was cut short
-	// together with its machine, a file there is the disk: it is made whole, and
-	// before anything is written to it the disk under it shows through.
+	// Disk is the path of the machine's new root disk, an overlay on the current
+	// one, which is then frozen: nothing may write to it again. It is empty exactly
+	// if the machine has no disk. If snapshot and machine are interrupted and a
+	// file exists at Disk, it is the machine's disk: it is created atomically, with
+	// the content of the disk below it.
 	Disk string
-	// Held is called while the guest's processors stand still and its disk and the
-	// copy of its memory are complete: what is sent into a port from now on is not in the
-	// image. An error abandons the snapshot, and the guest goes on as if nothing had been. It
-	// has 10 s; every millisecond is one that the guest stands. Nil: nothing.
+	// Held is called while the guest's processors are stopped and disk and memory
+	// copies are complete: later input to a port is not in the image. An error
+	// abandons the snapshot without effect on the guest. It must return within 10
+	// s, and the guest is stopped until then. May be nil.
 	Held func(context.Context) error
-	// End ends the machine once the image is complete, instead of letting it go on.
+	// End ends the machine once the image is complete.
 	End bool
-	// Durable makes the image survive a power loss before Snapshot returns, and
+	// Durable makes the image survive a power loss before Snapshot returns and
 	// before End ends the machine.
 	Durable bool
-	// MaxRounds is how often memory that the guest has changed meanwhile is copied
-	// again while it runs, before its processors are stopped for whatever is left. An
-	// engine may do with fewer. Default: 24.
+	// MaxRounds limits how often memory that the guest has changed is copied again
+	// while it runs, before its processors are stopped to copy the rest. An engine
+	// may use fewer. Default: 24.
 	MaxRounds int
-	// Pause is how long the guest should stand still for the rest of its memory to be
-	// copied. It is an aim, not a bound: see MaxRounds. Default: 10 ms.
+	// Pause is the target for how long the guest is stopped to copy the rest of its
+	// memory. It is not a limit: see MaxRounds. Default: 10 ms.
 	Pause time.Duration
 }
 
@@ -43,8 +43,8 @@ const (
 	defaultPause  = 10 * time.Millisecond
 )
 
-// WithDefaults returns the spec with what it leaves open, or InvalidArgument if
-// no engine could obey it.
+// WithDefaults returns the spec with defaults, or InvalidArgument if it is
+// invalid for every engine.
 func (s SnapshotSpec) WithDefaults() (SnapshotSpec, error) {
 	for _, path := range []string{s.Dir, s.Disk} {
 		if path != "" && !filepath.IsAbs(path) {
@@ -52,7 +52,7 @@ func (s SnapshotSpec) WithDefaults() (SnapshotSpec, error) {
 		}
 	}
 	if s.Dir == "" || s.MaxRounds < 0 || s.Pause < 0 {
-		return s, holt.Errorf(holt.InvalidArgument, "a snapshot needs a directory, and no negative limits")
+		return s, holt.Errorf(holt.InvalidArgument, "a snapshot needs a directory and limits that are not negative")
 	}
 	if s.MaxRounds == 0 {
 		s.MaxRounds = defaultRounds
@@ -66,20 +66,20 @@ func (s SnapshotSpec) WithDefaults() (SnapshotSpec, error) {
 	return s, nil
 }
 
-// SnapshotReport says what a snapshot did to the guest and what it left.
+// SnapshotReport describes a snapshot that was taken.
 type SnapshotReport struct {
-	// Pause is how long the guest's processors stood still, in all; of a machine that
-	// was ended, until all of it was copied.
+	// Pause is how long the guest's processors were stopped, in all; if the machine
+	// was ended, until the copy was complete.
 	Pause time.Duration `json:"pause"`
-	// Rounds is how often memory was copied, the first time all of it.
+	// Rounds is how often memory was copied, including the first full copy.
 	Rounds int `json:"rounds"`
-	// Throttle is how many percent of their time the guest's processors were held
-	// back at last, because they changed memory faster than it could be copied.
+	// Throttle is the last percentage of time for which the guest's processors were
+	// slowed down, because they changed memory faster than it could be copied.
 	Throttle int `json:"throttle"`
-	// Forced: the rounds were used up, and the guest stood for all that was left.
+	// Forced: the rounds were exhausted, and the guest was stopped to copy the rest.
 	Forced bool `json:"forced"`
-	// MemoryBytes is the guest's memory, DataBytes what of it the image holds (the
-	// rest is zeros), StateBytes all that is not memory.
+	// MemoryBytes is the guest's memory, DataBytes the part stored in the image
+	// (the rest is zeros), StateBytes everything other than memory.
 	MemoryBytes int64 `json:"memory_bytes"`
 	DataBytes   int64 `json:"data_bytes"`
 	StateBytes  int64 `json:"state_bytes"`

@@ -6,8 +6,8 @@ import (
 	"holt"
 )
 
-// Validate refuses what no engine can start. What an engine cannot do without
-// (a kernel, say) it checks itself.
+// Validate refuses specs that no engine can start. Each engine checks its own
+// requirements, such as a kernel.
 func (s Spec) Validate() error {
 	bad := func(format string, args ...any) error { return holt.Errorf(holt.InvalidArgument, format, args...) }
 	for _, f := range []struct{ name, path string }{{"directory", s.Dir}, {"kernel", s.Kernel}, {"initrd", s.Initrd}, {"disk", s.Disk}, {"image", s.Restore}} {
@@ -19,9 +19,9 @@ func (s Spec) Validate() error {
 	case s.Dir == "":
 		return bad("a machine needs a directory")
 	case s.CPUs < 1:
-		return bad("a machine with %d processors cannot run", s.CPUs)
+		return bad("invalid number of processors %d: the minimum is 1", s.CPUs)
 	case s.MemoryMB < 16:
-		return bad("a machine with %d MiB of memory cannot run", s.MemoryMB)
+		return bad("invalid memory size of %d MiB: the minimum is 16 MiB", s.MemoryMB)
 	}
 	return nil
 }

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Stray is a machine's process that nobody controls.
+// Stray is a machine's process that no daemon controls.
 type Stray struct {
 	Dir     string  // the machine's directory, which may have been removed
-	Process Process // who it is
+	Process Process // its identity
 
 	kill func(Process) error
 }
 
-// Kill ends it and returns when it is gone.
+// Kill kills it and returns when it is gone.
 func (s Stray) Kill() error { return s.kill(s.Process) }
 
-// FindStrays returns the processes that hold the lock of a machine directory
-// under root and for which is says yes; this process is never one. Processes
-// that may not be looked at (another user's) are not found. Kill is how an
-// engine ends them: [Process.Kill], or more.
+// FindStrays returns the processes, other than this one, that hold the lock of
+// a machine directory under root and for which is returns true. It does not
+// find processes that may not be inspected (another user's). kill is how the
+// engine ends a stray: [Process.Kill], or more.
 func FindStrays(root string, is func(Process) bool, kill func(Process) error) ([]Stray, error) {
 	return FindHolders(root, LockFile, is, kill)
 }
 
-// FindHolders is FindStrays for a lock of another name in machines' directories.
+// FindHolders is FindStrays for a lock file of another name.
 func FindHolders(root, name string, is func(Process) bool, kill func(Process) error) ([]Stray, error) {
 	root, err := filepath.EvalSymlinks(root) // /proc shows resolved paths
 	if os.IsNotExist(err) {
@@ -49,7 +49,7 @@ func FindHolders(root, name string, is func(Process) bool, kill func(Process) er
 		}
 		p, err := Identify(pid)
 		if err != nil {
-			continue // ended meanwhile
+			continue // it has ended
 		}
 		for _, lock := range locks(pid, name) {
 			if dir := filepath.Dir(lock); under(root, dir) && is(p) {
@@ -65,13 +65,14 @@ func under(root, dir string) bool {
 	return dir == root || strings.HasPrefix(dir, strings.TrimSuffix(root, "/")+"/")
 }
 
-// HeldBy tells whether a process has the directory's lock of that name open; this one, which looks at locks of others, never does.
+// HeldBy reports whether a process has the directory's lock file of that name
+// open. For this process it returns false.
 func (d *Dir) HeldBy(pid int, lock string) bool {
 	resolved, err := filepath.EvalSymlinks(d.File(lock))
 	return err == nil && pid != os.Getpid() && slices.Contains(locks(pid, lock), resolved)
 }
 
-// locks returns the locks of that name that a process has open, also removed ones.
+// locks returns the lock files of that name that a process has open, including removed ones.
 func locks(pid int, name string) []string {
 	fds := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(fds)

@@ -9,23 +9,23 @@ import (
 	"strconv"
 )
 
-// Usage is what the processes of a machine take of the host.
+// Usage is the host resources used by the processes of a machine.
 type Usage struct {
-	CPUMS    int64 // that they and those that they have waited for have used, milliseconds
-	Resident int64 // memory, bytes; what two of them share counts in both
-	Own      int64 // of that, what is of no file
+	CPUMS    int64 // processor time, including reaped children, milliseconds
+	Resident int64 // resident memory, bytes; shared memory counts for each process
+	Own      int64 // the part that is not file-backed
 }
 
 const (
-	mostProcesses = 512 // of one machine that are looked at
+	mostProcesses = 512 // maximum counted for one machine
 	tickMS        = 10  // USER_HZ is 100, see proc(5)
 
-	// Fields of /proc/PID/stat behind the name.
-	statUser  = 11 // user, system, and the same of children that were waited for
+	// Indexes of fields in /proc/PID/stat after the name.
+	statUser  = 11 // user, system, and the same for reaped children
 	statAfter = 15
 )
 
-// UsageOf adds up processes and their descendants; one that has ended counts nothing.
+// UsageOf adds up processes and their descendants, ignoring those that have ended.
 func UsageOf(pids ...int) (u Usage) {
 	todo := slices.Clone(pids)
 	for n := 0; n < len(todo) && n < mostProcesses; n++ {
@@ -67,7 +67,7 @@ func (u *Usage) add(pid int) {
 	}
 }
 
-// OwnMemory is what of a process's memory is of no file, bytes; 0 of one that has ended.
+// OwnMemory returns a process's resident memory that is not file-backed, bytes; 0 if it has ended.
 func OwnMemory(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // proc_pid_statm(5): size, resident, shared
 	f := bytes.Fields(b)
@@ -79,9 +79,9 @@ func OwnMemory(pid int) int64 {
 	return max(0, resident-shared) * int64(os.Getpagesize())
 }
 
-// children are those that any thread of a process has started.
+// children returns the children of all threads of a process.
 func children(pid int) (pids []int) {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, path := range lists {
 		b, err := os.ReadFile(path)
 		if err != nil {

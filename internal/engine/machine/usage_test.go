@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUsage: what a program's children have used counts while they run and when they have ended.
+// TestUsage: the usage of a program's children counts while they run and after they have ended.
 func TestUsage(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `sh -c 'n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done'
 		sh -c 'n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo; exec sleep 600' & wait`)

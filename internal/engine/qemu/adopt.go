@@ -12,8 +12,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// monitorWait bounds an answer of QEMU's monitor that nobody else bounds. It
-// answers in milliseconds unless it serves someone else.
+// monitorWait is the timeout of a monitor command without another deadline.
+// QEMU answers in milliseconds unless it serves another client.
 const monitorWait = 10 * time.Second
 
 // Adopt implements [machine.Engine].
@@ -45,19 +45,19 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		return nil, fmt.Errorf("adopt machine in %s: %w", path, err)
 	}
 	e.claims.Add(handle.Process)
-	g.bound(g.hardware.shape()) // an earlier holt, or one with another group of its own, may have started it
+	g.bound(g.hardware.shape()) // another version of holt, or one in another group, may have started it
 	g.watch()
 	return g, nil
 }
 
-// take connects to a machine that somebody else started.
+// take connects to a machine that another process started.
 func (g *guest) take(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, g.engine.wait)
 	defer cancel()
 	if err := g.connect(within, "taken over; what it wrote while no daemon ran is lost,"); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return holt.Errorf(holt.Conflict, "QEMU does not answer: %w", err).
-				WithHint("it serves one daemon at a time; is another one running?")
+				WithHint("it serves one daemon at a time: check whether another daemon is running")
 		}
 		return err
 	}
@@ -66,7 +66,7 @@ func (g *guest) take(ctx context.Context) error {
 		return err
 	}
 	switch status {
-	case "prelaunch", "inmigrate": // the daemon that started it died before the guest ran
+	case "prelaunch", "inmigrate": // the daemon died before it started the guest
 		if err := g.Handle.Kill(); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (g *guest) take(ctx context.Context) error {
 	case "io-error":
 		g.paused = true
 	}
-	// One that took a snapshot may have died at any point of it.
+	// The previous daemon may have died at any point of a snapshot.
 	if err := g.settle(within); err != nil {
 		return err
 	}
@@ -86,9 +86,9 @@ func (g *guest) take(ctx context.Context) error {
 	if err := g.grown(within); err != nil {
 		return err
 	}
-	if !isThere(g.Dir.File(machine.InitrdFile)) { // it was started by a program that did not hold it
+	if !isThere(g.Dir.File(machine.InitrdFile)) { // started by an older holt, which did not keep it
 		if _, err := g.holdInitrd(); err != nil {
-			g.engine.log.Warn("no snapshot can be taken of a machine before it is started again", "machine", g.spec.ID, "err", err)
+			g.engine.log.Warn("the machine cannot be snapshot until it is restarted", "machine", g.spec.ID, "err", err)
 		}
 	}
 	return g.closeUnused(within)

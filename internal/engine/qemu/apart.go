@@ -10,14 +10,14 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// apart tells whether machines can be in jails, and says why not.
+// apart reports whether machines can run in jails, and logs why not.
 func apart(binary string, opt Options, log *slog.Logger) bool {
 	if len(opt.Apart) == 0 {
 		return false
 	}
 	if err := jail.Check(binary, opt.Apart...); err != nil {
 		level := slog.LevelWarn
-		if os.Geteuid() != 0 { // nothing is missing
+		if os.Geteuid() != 0 { // expected, so not a warning
 			level = slog.LevelInfo
 		}
 		log.Log(context.Background(), level, "machines run as the daemon's user", "err", err)
@@ -26,7 +26,8 @@ func apart(binary string, opt Options, log *slog.Logger) bool {
 	return true
 }
 
-// cell is what QEMU sees: what it boots, its disk and those beneath, and the memory that it goes on from.
+// cell returns the jail of QEMU, with the files it needs: kernel and initramfs,
+// its disk and the disks below, and a memory image.
 func (g *guest) cell() (c jail.Cell, err error) {
 	if !g.engine.apart {
 		return c, nil
@@ -47,12 +48,12 @@ func (g *guest) cell() (c jail.Cell, err error) {
 	return c, nil
 }
 
-// show lets QEMU open a disk that was made for it.
+// show shows QEMU a disk that was created for it.
 func (g *guest) show(path string) error {
 	return jail.Show(g.Handle.PID, jail.File{Path: path, Write: true})
 }
 
-// forReading are disks as they are shown to whoever reads them.
+// forReading returns disks as read-only files of a jail.
 func forReading(disks []machine.Base) (files []jail.File) {
 	for _, d := range disks {
 		files = append(files, jail.File{Path: d.Path})
@@ -60,15 +61,15 @@ func forReading(disks []machine.Base) (files []jail.File) {
 	return files
 }
 
-// tidy takes out of QEMU's sight what was removed: it would keep its room on the host's disk.
+// tidy unmounts removed files from QEMU's jail, so that their blocks are freed.
 func (g *guest) tidy() error { return jail.Show(g.Handle.PID) }
 
-// freeze has QEMU no more open for writing the disk that goes with an image.
+// freeze makes the disk that belongs to an image read-only in QEMU's jail.
 func (s *snapshot) freeze() {
 	if s.frozen == "" {
 		return
 	}
 	if err := jail.Show(s.Handle.PID, jail.File{Path: s.frozen}); err != nil && !s.isOver(err) {
-		s.engine.log.Warn("a frozen disk stays writable for its machine", "disk", s.frozen, "err", err)
+		s.engine.log.Warn("cannot make a frozen disk read-only for its machine", "disk", s.frozen, "err", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// stacked makes disks over a root, the last over all.
+// stacked makes a chain of disks over a root; the last is on top.
 func stacked(t *testing.T, e *Engine, names ...string) (disks []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func stacked(t *testing.T, e *Engine, names ...string) (disks []string) {
 	return disks
 }
 
-// The disks that one lies over are those that it says, from the first beneath it to the root.
+// The chain below a disk is read from its header down to the root.
 func TestDiskBeneath(t *testing.T) {
 	e := &Engine{img: "qemu-img"}
 	installed(t)
@@ -55,7 +55,7 @@ func TestDiskBeneath(t *testing.T) {
 	}
 }
 
-// liesOver writes into a disk, as its guest may that has taken QEMU over, that it lies over another file.
+// liesOver changes the base in a disk's header, as a guest that has compromised QEMU can.
 func liesOver(t *testing.T, disk, base, format string) {
 	t.Helper()
 	if out, err := exec.Command("qemu-img", "rebase", "-u", "-f", "qcow2", "-F", format, "-b", base, disk).CombinedOutput(); err != nil {
@@ -63,7 +63,7 @@ func liesOver(t *testing.T, disk, base, format string) {
 	}
 }
 
-// A disk whose header names a file that it was never laid over is refused by all that would open it, and none is.
+// A disk whose header names a wrong base is refused by every operation that would open the base.
 func TestHostileHeader(t *testing.T) {
 	installed(t)
 	var known []string
@@ -117,7 +117,7 @@ func TestHostileHeader(t *testing.T) {
 	}
 }
 
-// One of the ledger's disks that is there no more, since a merge has taken it in, is not missed.
+// A disk in the ledger that has been removed by a merge may be missing from the chain.
 func TestMergedHeader(t *testing.T) {
 	installed(t)
 	e := &Engine{img: "qemu-img"}
@@ -136,7 +136,7 @@ func TestMergedHeader(t *testing.T) {
 	}
 }
 
-// What is no qcow2 names no disk.
+// A file that is not a qcow2 has no base.
 func FuzzBase(f *testing.F) {
 	f.Add([]byte("QFI\xfb\x00\x00\x00\x03"))
 	f.Add(make([]byte, 200))
@@ -147,7 +147,7 @@ func FuzzBase(f *testing.F) {
 	})
 }
 
-// Where no jail can be made, or the daemon is not root, machines are its user's, and its log says so and why.
+// Without jails, or without root, machines run as the daemon's user, and the log has the reason.
 func TestNotApart(t *testing.T) {
 	if os.Geteuid() == 0 {
 		if said := notApart(t, "/proc"); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "as the daemon's user") || !strings.Contains(said, "show /proc") {
@@ -166,7 +166,7 @@ func TestNotApart(t *testing.T) {
 	}
 }
 
-// notApart is what the log says when machines are not to be in jails after all.
+// notApart returns the log when machines cannot run in jails.
 func notApart(t *testing.T, dir string) string {
 	t.Helper()
 	var said bytes.Buffer

@@ -20,11 +20,12 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// mostBeneath bounds the disks that one lies over. There are never as many.
+// mostBeneath is the maximum length of a chain of disks.
 const mostBeneath = 256
 
-// beneath are the disks that one lies over, each over the next, as they say themselves: some of those that the
-// the disk ledger says, in its order. Guests that have taken QEMU over may have written what the disks say.
+// beneath returns the chain of disks below a disk, according to their headers.
+// It must be a subsequence of the chain in the disk ledger, because a guest
+// that has compromised QEMU may have changed the headers.
 func (e *Engine) beneath(ctx context.Context, path string) (all []machine.Base, err error) {
 	var known []string
 	if e.ledger != nil {
@@ -49,51 +50,52 @@ func (e *Engine) beneath(ctx context.Context, path string) (all []machine.Base, 
 			return all, nil
 		}
 	}
-	return nil, holt.Errorf(holt.Corrupt, "disk %s lies over more than %d others", path, mostBeneath)
+	return nil, holt.Errorf(holt.Corrupt, "disk %s has more than %d disks below it", path, mostBeneath)
 }
 
 func foreign(disk, base string) error {
 	if _, err := os.Stat(base); errors.Is(err, fs.ErrNotExist) {
-		return holt.Errorf(holt.Corrupt, "disk %s says that it lies over %q, which does not exist", disk, clip(base)).
-			WithHint("if the data directory was moved, put a symbolic link where it was")
+		return holt.Errorf(holt.Corrupt, "disk %s names the base %q, which does not exist", disk, clip(base)).
+			WithHint("if the data directory was moved, create a symbolic link at its old path")
 	}
-	return holt.Errorf(holt.Corrupt, "disk %s says that it lies over %q, which it was never laid over: its guest may have taken QEMU over and written that", disk, clip(base)).
-		WithHint("nothing was read of it; go back to a snapshot from before (holt restore), or delete the computer")
+	return holt.Errorf(holt.Corrupt, "disk %s names the base %q, which is not its base: its guest may have compromised QEMU and changed that", disk, clip(base)).
+		WithHint("the disk was not used; restore an earlier snapshot (holt restore), or delete the computer")
 }
 
-// isDisk tells whether what a disk says that it lies over is one: the directory may have been moved.
+// isDisk reports whether the base named in a header is a disk; its directory may have been moved.
 func isDisk(says, one string) bool {
 	return says == one || filepath.Clean(says) == says && filepath.Base(says) == filepath.Base(one) && sameFile(says, one)
 }
 
-// Of a qcow2's header (docs/interop/qcow2.txt of QEMU).
+// Format of a qcow2 header (docs/interop/qcow2.txt of QEMU).
 const (
 	qcow2Magic   = 0x514649fb // "QFI\xfb"
-	lengthAt     = 100        // of the header, from version 3 on
-	shortHeader  = 72         // of version 2
-	dataFile     = 1 << 2     // of the features that must be known: what it holds lies in another file
+	lengthAt     = 100        // offset of the header's length, from version 3
+	shortHeader  = 72         // length of a version 2 header
+	dataFile     = 1 << 2     // incompatible feature: external data file
 	baseFormat   = 0xe2792aca
 	mostName     = 1023 // bytes
 	mostHeader   = 1 << 16
 	extensionEnd = 0
 )
 
-// description is what a qcow2 says of itself.
+// description is the content of a qcow2 header.
 type description struct {
 	VirtualSize int64 // bytes
 	Base        string
-	BaseFormat  string // raw, if it does not say
-	Bytes       int64  // of the host's disk
+	BaseFormat  string // raw, if missing
+	Bytes       int64  // allocated on the host's disk
 }
 
-// describe reads what a disk says of itself, in this process: programs that are made for it open what it names.
+// describe reads the header of a disk in this process, because qemu-img would
+// open the files that it names.
 func describe(path string) (d description, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, holt.Errorf(holt.NotFound, "base image %s does not exist", path)
 	}
 	if err != nil {
-		return d, fmt.Errorf("look at disk: %w", err)
+		return d, fmt.Errorf("inspect disk: %w", err)
 	}
 	defer f.Close()
 	b := make([]byte, mostHeader)
@@ -106,15 +108,15 @@ func describe(path string) (d description, err error) {
 		info, err = f.Stat()
 	}
 	if err != nil {
-		return d, holt.Errorf(holt.Corrupt, "look at disk %s: %w", path, err)
+		return d, holt.Errorf(holt.Corrupt, "inspect disk %s: %w", path, err)
 	}
 	d.Bytes = info.Sys().(*syscall.Stat_t).Blocks * 512
 	return d, nil
 }
 
-// parseHeader is describe, of a disk's first bytes.
+// parseHeader parses the first bytes of a disk.
 func parseHeader(b []byte) (d description, err error) {
-	bad := errors.New("it is no qcow2")
+	bad := errors.New("it is not a qcow2 file")
 	if len(b) < lengthAt+4 || binary.BigEndian.Uint32(b) != qcow2Magic {
 		return d, bad
 	}
@@ -123,7 +125,7 @@ func parseHeader(b []byte) (d description, err error) {
 	if binary.BigEndian.Uint32(b[4:]) >= 3 {
 		next = uint64(binary.BigEndian.Uint32(b[lengthAt:]))
 		if binary.BigEndian.Uint64(b[72:])&dataFile != 0 {
-			return d, errors.New("it says that what it holds lies in another file, which none of holt's does")
+			return d, errors.New("it has an external data file, which holt's disks never have")
 		}
 	}
 	if size > math.MaxInt64 || name > mostName || at > uint64(len(b)) || uint64(len(b))-at < uint64(name) {
@@ -135,7 +137,7 @@ func parseHeader(b []byte) (d description, err error) {
 	}
 	d.Base, d.BaseFormat = string(b[at:at+uint64(name)]), "raw"
 	if !filepath.IsAbs(d.Base) || bytes.IndexByte([]byte(d.Base), 0) >= 0 {
-		return d, fmt.Errorf("it lies over %q, which is no absolute path", clip(d.Base))
+		return d, fmt.Errorf("its base %q is not an absolute path", clip(d.Base))
 	}
 	for next+8 <= uint64(len(b)) {
 		kind, size := binary.BigEndian.Uint32(b[next:]), uint64(binary.BigEndian.Uint32(b[next+4:]))
@@ -144,7 +146,7 @@ func parseHeader(b []byte) (d description, err error) {
 		}
 		if kind == baseFormat {
 			if d.BaseFormat = string(b[next+8 : next+8+size]); d.BaseFormat != "raw" && d.BaseFormat != "qcow2" {
-				return d, fmt.Errorf("it lies over a %q", clip(d.BaseFormat))
+				return d, fmt.Errorf("its base has the unsupported format %q", clip(d.BaseFormat))
 			}
 			break
 		}
@@ -153,20 +155,20 @@ func parseHeader(b []byte) (d description, err error) {
 	return d, nil
 }
 
-// unused describes a disk that no machine has open: QEMU holds locks on some of these bytes of each that it
-// has (block/file-posix.c).
+// unused describes a disk that no machine has open. QEMU holds locks on some
+// bytes of each open disk (block/file-posix.c).
 func unused(path string) (d description, err error) {
 	if d, err = describe(path); err != nil {
 		return d, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return d, fmt.Errorf("look at disk: %w", err)
+		return d, fmt.Errorf("inspect disk: %w", err)
 	}
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 100, Len: 200}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
-		return d, fmt.Errorf("look for locks of disk: %w", err)
+		return d, fmt.Errorf("check locks of disk: %w", err)
 	}
 	if lock.Type != unix.F_UNLCK {
 		return d, holt.Errorf(holt.Unavailable, "disk %s is in use", path)

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// bootDeadline bounds the test boot. With a working KVM it takes about 0.1 s.
+	// bootDeadline is the timeout of the test boot, which takes about 0.1 s with a working KVM.
 	bootDeadline = 3 * time.Second
 
 	debugExitPort  = 0xf4
 	debugExitValue = 0x2a
-	// debugExitStatus is what QEMU exits with when a guest writes the value to
-	// the port of its isa-debug-exit device: (value << 1) | 1.
+	// debugExitStatus is QEMU's exit status when a guest writes the value to the
+	// port of its isa-debug-exit device: (value << 1) | 1.
 	debugExitStatus = debugExitValue<<1 | 1
 )
 
-// bootSector is a disk whose first sector the firmware loads and jumps to, in
-// 16-bit real mode. It writes one byte to the debug-exit port, which ends QEMU.
+// bootSector returns a disk whose first sector writes one byte to the
+// debug-exit port, which ends QEMU. The firmware loads it and jumps to it in
+// 16-bit real mode.
 func bootSector() []byte {
 	sector := make([]byte, 512)
 	copy(sector, []byte{
@@ -39,13 +40,13 @@ func bootSector() []byte {
 		0xf4,       // hlt
 		0xeb, 0xfd, // jmp to hlt
 	})
-	sector[510], sector[511] = 0x55, 0xaa // the mark of a bootable disk
+	sector[510], sector[511] = 0x55, 0xaa // the signature of a bootable disk
 	return sector
 }
 
-// bootProbe boots the sector and says why that did not work. It returns within
-// a second of the deadline, whatever QEMU does: a process that hangs in the
-// kernel under KVM and cannot even be killed is left behind.
+// bootProbe boots the sector, and returns why that failed. It returns within a
+// second of the deadline: it abandons a process that hangs in the kernel and
+// cannot be killed.
 func bootProbe(ctx context.Context, binary string, accel machine.Acceleration) error {
 	dir, err := os.MkdirTemp("", "holt-probe-")
 	if err != nil {
@@ -67,7 +68,7 @@ func bootProbe(ctx context.Context, binary string, accel machine.Acceleration) e
 	cmd.Stderr = &said
 	cmd.WaitDelay = time.Second / 2
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	// The buffer is read only if Wait has returned and so nobody writes to it.
+	// The buffer is read only after Wait has returned, when nothing writes to it.
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Run() }()
 	select {
@@ -84,7 +85,7 @@ func bootProbe(ctx context.Context, binary string, accel machine.Acceleration) e
 	case errors.As(err, &exit) && exit.ExitCode() == debugExitStatus:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("it was not done after %v", bootDeadline)
+		return fmt.Errorf("it was not done within %v", bootDeadline)
 	}
-	return fmt.Errorf("QEMU ended otherwise (%v): %s", err, strings.TrimSpace(said.String()))
+	return fmt.Errorf("QEMU ended unexpectedly (%v): %s", err, strings.TrimSpace(said.String()))
 }

@@ -21,9 +21,10 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// busy plays a QEMU under KVM whose guest changes memory as fast as it can. Each look at a
-// migration finds it a round further, and the guest held back more, as far as QEMU was told to. It
-// comes to its end once what is left, which takes so long to copy, may take so long.
+// busy simulates a QEMU under KVM whose guest changes memory as fast as
+// possible. Each query of the migration sees another round and, as configured,
+// more throttling. The migration completes once the time to copy the rest is
+// within the allowed downtime.
 type busy struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -47,7 +48,7 @@ const (
 	beforeRun              // before they were let run
 )
 
-// play begins one and returns its machine.
+// play starts a simulation and returns its machine.
 func play(t *testing.T) (*busy, *guest) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -88,7 +89,7 @@ func play(t *testing.T) (*busy, *guest) {
 	return b, g
 }
 
-// serve answers one command after the other: nobody sends the next before.
+// serve answers commands one after the other.
 func (b *busy) serve() {
 	defer b.conn.Close()
 	fmt.Fprint(b.conn, greeting)
@@ -203,7 +204,7 @@ func (b *busy) look() any {
 	return now
 }
 
-// throttle is how far the guest is held back next.
+// throttle returns the next throttle percentage.
 func (b *busy) throttle() int {
 	if len(b.held) == 0 {
 		return b.told["cpu-throttle-initial"]
@@ -217,7 +218,7 @@ func (b *busy) ok(err error) {
 	}
 }
 
-// small is a stream of a machine with 1 MiB of memory, which has one page.
+// small returns a stream of a machine with 1 MiB of memory and one page in it.
 func small() []byte {
 	var r recording
 	r.begin(256)
@@ -229,9 +230,11 @@ func small() []byte {
 	return r.Bytes()
 }
 
-// A guest that changes memory faster than it can be copied is held back more and more, and stands for
-// what is left when the rounds are used up; the image says so, and the guest goes on. One that comes to
-// rest in time, if only in the last round, stands for no longer than was asked for, also after such a snapshot.
+// A guest that changes memory faster than it can be copied is throttled more
+// and more, and stopped for the rest when the rounds are exhausted; the report
+// says so, and the guest continues. A guest that slows down in time, even in
+// the last round, is stopped no longer than requested, also after such a
+// snapshot.
 func TestConverge(t *testing.T) {
 	const rounds = 7
 	b, g := play(t)
@@ -278,8 +281,8 @@ func TestConverge(t *testing.T) {
 	}
 }
 
-// TestCopiedBeforeItRuns: a guest whose memory is copied before its processors are let run again stands until the snapshot
-// is there, and goes on.
+// TestCopiedBeforeItRuns: a guest whose memory is copied before its processors
+// run again stays stopped until the snapshot is complete, and continues.
 func TestCopiedBeforeItRuns(t *testing.T) {
 	for _, when := range []int{beforeAsked, beforeRun} {
 		b, g := play(t)

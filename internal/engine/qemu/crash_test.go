@@ -16,7 +16,7 @@ import (
 // crashEnv holds what a second process of the test does before it kills itself.
 const crashEnv = "HOLT_QEMU_CRASH"
 
-// crash is a snapshot whose taker dies before a step of it.
+// crash is a snapshot whose process dies before a step.
 type crash struct {
 	Dir         string // of the machine
 	Image, Disk string
@@ -25,7 +25,7 @@ type crash struct {
 
 func (c crash) spec() machine.SnapshotSpec { return machine.SnapshotSpec{Dir: c.Image, Disk: c.Disk} }
 
-// commit is what the second process does.
+// commit is the main function of the second process.
 func (c crash) commit(t *testing.T) {
 	e := emulated(t, monitorWait)
 	e.stepping = func(step string) {
@@ -41,8 +41,8 @@ func (c crash) commit(t *testing.T) {
 	t.Fatalf("it lived on: %v", err)
 }
 
-// The daemon is killed at each step of a snapshot: the guest goes on with all that
-// it had, and the next snapshot works.
+// The daemon is killed at each step of a snapshot: the guest continues without
+// losses, and the next snapshot works.
 func TestSnapshotCrash(t *testing.T) {
 	if encoded := os.Getenv(crashEnv); encoded != "" {
 		var c crash
@@ -128,7 +128,7 @@ func (w *world) crash(t *testing.T, step string, swapped, whole bool) {
 	os.RemoveAll(c.Image)
 }
 
-// chain lists the nodes of the disk that the guest has: two for each layer.
+// chain lists the nodes of the guest's disk: two for each layer.
 func (w *world) chain(t *testing.T) []string {
 	t.Helper()
 	var nodes []struct {
@@ -159,8 +159,7 @@ func (w *world) chain(t *testing.T) []string {
 	return names
 }
 
-// restoreCrash: the daemon died while a machine was being restored. There is
-// nothing in it to keep.
+// restoreCrash: the daemon died during the restore of a machine, which has nothing to keep.
 func (w *world) restoreCrash(t *testing.T) {
 	image, disk := w.path("image"), w.path("disk")
 	frozen := w.Disk()

@@ -16,13 +16,14 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// minFreeMB is the room on the host's disk below which no disk is made and no
-// guest that ran out of it is resumed, MiB. Disks are thin: they take more as they are written.
+// minFreeMB is the minimum free space on the host's disk for creating a disk
+// and for resuming a guest that ran out of space, MiB. Disks are thin: they
+// grow as they are written.
 const minFreeMB = 64
 
 const mib = 1 << 20
 
-// CreateDisk makes a qcow2 overlay on base, by its absolute path.
+// CreateDisk implements [machine.Engine] with a qcow2 overlay on base, by its absolute path.
 func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base, sizeMB int) error {
 	if !filepath.IsAbs(path) || !filepath.IsAbs(base.Path) {
 		return holt.Errorf(holt.InvalidArgument, "disk %q or its base %q is not an absolute path", path, base.Path)
@@ -32,7 +33,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 		format = "raw"
 	}
 	if format != "raw" && format != "qcow2" {
-		return holt.Errorf(holt.InvalidArgument, "disk format %q is neither raw nor qcow2", clip(format))
+		return holt.Errorf(holt.InvalidArgument, "invalid disk format %q: use raw or qcow2", clip(format))
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
@@ -49,13 +50,13 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	if err := room(filepath.Dir(path)); err != nil {
 		return err
 	}
-	// -u: what is under it was looked at.
+	// -u: the base has been checked above.
 	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-u", "-f", "qcow2",
 		"-F", format, "-b", base.Path, "--", path, fmt.Sprintf("%dM", sizeMB)).CombinedOutput()
 	if err == nil {
 		return nil
 	}
-	os.Remove(path) // it is ours: it did not exist
+	os.Remove(path) // it did not exist before
 	if ctx.Err() != nil {
 		return fmt.Errorf("create disk: %w", ctx.Err())
 	}
@@ -65,7 +66,8 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 	return holt.Errorf(holt.Internal, "create disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
 }
 
-// virtualSize is how large a disk the image shows, bytes. A qcow2's header says it: forks do not wait for another process.
+// virtualSize returns the virtual size of a disk, bytes. It reads the qcow2
+// header itself, so that forks do not wait for qemu-img.
 func virtualSize(path, format string) (int64, error) {
 	if format != "raw" {
 		d, err := describe(path)
@@ -76,7 +78,7 @@ func virtualSize(path, format string) (int64, error) {
 		return 0, holt.Errorf(holt.NotFound, "base image %s does not exist", path)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at base image: %w", err)
+		return 0, fmt.Errorf("inspect base image: %w", err)
 	}
 	return info.Size(), nil
 }
@@ -90,14 +92,14 @@ func (e *Engine) DiskBase(ctx context.Context, path string) (machine.Base, error
 	return all[0], nil
 }
 
-// room fails with OutOfSpace if the host's disk is full.
+// room returns OutOfSpace if the host's disk is full.
 func room(dir string) error { return roomFor(dir, minFreeMB) }
 
-// roomFor is room for so many MiB.
+// roomFor returns OutOfSpace if fewer than mb MiB are free.
 func roomFor(dir string, mb int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("look for free space in %s: %w", dir, err)
+		return fmt.Errorf("get free space in %s: %w", dir, err)
 	}
 	if free := int64(st.Bavail) * st.Bsize / mib; free < mb {
 		return tooFull(dir, free, mb)
@@ -109,8 +111,8 @@ func fullDisk(dir string, freeMB int64) error { return tooFull(dir, freeMB, minF
 
 func tooFull(dir string, freeMB, needMB int64) error {
 	return holt.Errorf(holt.OutOfSpace, "the host's disk at %s is full: %d MiB are free", dir, freeMB).
-		WithHint("free some space; at least %d MiB are needed to begin with", needMB)
+		WithHint("free some space: at least %d MiB are needed", needMB)
 }
 
-// clip keeps foreign text from filling a log.
+// clip shortens untrusted text for a message.
 func clip(s string) string { return holt.Clip(s, 500) }

@@ -79,7 +79,7 @@ func TestCreateDisk(t *testing.T) {
 	}
 }
 
-// tinyDisk mounts a file system of 100 MiB, as a host's disk that is soon full.
+// tinyDisk mounts a file system of 100 MiB that is easy to fill.
 func tinyDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func tinyDisk(t *testing.T) string {
 	return dir
 }
 
-// fill leaves mb MiB free in dir, in one file, which it returns.
+// fill leaves mb MiB free in dir, with one file, whose path it returns.
 func fill(t *testing.T, dir string, mb int64) string {
 	t.Helper()
 	var st unix.Statfs_t

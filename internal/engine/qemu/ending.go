@@ -14,22 +14,22 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// endFile is where QEMU's own trace goes: what state it is in, and what the guest asked of it. It is there also if no
-// daemon ran when the machine ended. A start empties it.
+// endFile is QEMU's trace of its states and of requests by the guest. QEMU
+// writes it even if no daemon runs. A start empties it.
 const endFile = "end.log"
 
-// maxEnd bounds what is read of the end of a log, bytes.
+// maxEnd is how much of the end of a log is read, bytes.
 const maxEnd = 32 << 10
 
-// traceArgs have QEMU write that trace. One that was built without a log of traces writes nothing.
+// traceArgs make QEMU write that trace. A QEMU built without the log backend writes nothing.
 func traceArgs(dir string) []string {
 	return []string{"-trace", "runstate_set", "-trace", "qemu_system_shutdown_request", "-D", escape(filepath.Join(dir, endFile))}
 }
 
 // Ended implements [machine.Engine].
 //
-// With -no-reboot a reset ends QEMU as a power-off does, but only the latter is traced as a request. A kernel that
-// panics resets the machine at once (panic=-1), and says why on the console. SIGTERM leaves the trace of a reset: see
+// With -no-reboot a reset ends QEMU like a power-off, but only a power-off is traced as a request. A kernel that panics
+// resets the machine at once (panic=-1) and prints the reason on the console. SIGTERM leaves the trace of a reset: see
 // [guest.note] and otherBoot.
 func (e *Engine) Ended(dir string) machine.Ending {
 	if otherBoot(dir) {
@@ -53,8 +53,9 @@ func (e *Engine) Ended(dir string) machine.Ending {
 	return machine.Ending{Kind: machine.EndReboot}
 }
 
-// otherBoot says whether the machine was started before the host was. The host's shutdown sends SIGTERM to every QEMU,
-// after the daemon has ended. Trap: one that gets SIGTERM with no daemon there and no shutdown still counts as reset.
+// otherBoot reports whether the machine was started before the host. The host's
+// shutdown sends SIGTERM to every QEMU, after the daemon has ended. Trap:
+// SIGTERM without a daemon and without a shutdown still counts as a reset.
 func otherBoot(dir string) bool {
 	d, err := machine.OpenDir(dir)
 	if err != nil {
@@ -67,7 +68,7 @@ func otherBoot(dir string) bool {
 }
 
 const (
-	consoleMark = "\n[holt: machine " // that begins a machine's part of its console's log
+	consoleMark = "\n[holt: machine " // begins a machine's part of the console log
 	panicMark   = "Kernel panic - not syncing: "
 )
 
@@ -80,7 +81,7 @@ func printable(b []byte) string {
 	}, string(b)))
 }
 
-// endOf reads the end of a file; of one that is not there it is empty.
+// endOf returns the end of a file; empty if it does not exist.
 func endOf(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
@@ -95,7 +96,8 @@ func endOf(path string) []byte {
 	return b
 }
 
-// trimEnd frees what Ended does not read of the trace. QEMU writes at an offset of its own, so the file keeps its size.
+// trimEnd frees the part of the trace that Ended does not read. QEMU keeps its
+// file offset, so the file keeps its size.
 func (g *guest) trimEnd() {
 	f, err := os.OpenFile(g.Dir.File(endFile), os.O_WRONLY, 0)
 	if err != nil {
@@ -107,10 +109,10 @@ func (g *guest) trimEnd() {
 	}
 }
 
-// emptyEnd makes the file for a machine that is started.
+// emptyEnd creates an empty trace file for a new machine.
 func (g *guest) emptyEnd() error {
 	if err := os.WriteFile(g.Dir.File(endFile), nil, 0o600); err != nil {
-		return fmt.Errorf("make log of machine's end: %w", err)
+		return fmt.Errorf("create log of machine's end: %w", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// TestEnded: how a machine ended is known from what QEMU traced and its guest said, of the last machine only.
+// TestEnded: Ended uses QEMU's trace and the console, of the last machine only.
 func TestEnded(t *testing.T) {
 	const (
 		runs     = "runstate_set current_run_state 6 (prelaunch) new_state 9 (running)\n"
@@ -60,7 +60,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestEndedBySignal: a machine whose QEMU gets SIGTERM has not been rebooted from inside.
+// TestEndedBySignal: SIGTERM to QEMU is not a reboot by the guest.
 func TestEndedBySignal(t *testing.T) {
 	e := emulated(t, monitorWait)
 	spec := machine.Spec{ID: "x", Dir: t.TempDir(), CPUs: 1, MemoryMB: 128}
@@ -79,7 +79,7 @@ func TestEndedBySignal(t *testing.T) {
 	}
 }
 
-// TestTrimEnd: the trace of a machine that is resumed often takes little room, and its end stays.
+// TestTrimEnd: the trace of a machine that is resumed often takes little room and keeps its end.
 func TestTrimEnd(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, endFile)

@@ -11,18 +11,21 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// Options says which QEMU runs machines and how.
+// Options configure the engine.
 type Options struct {
 	Binary    string               // default: qemu-system-x86_64 from PATH
 	ImgBinary string               // default: qemu-img from PATH
-	CacheDir  string               // where the verdict of [Probe] is kept; default: it is not kept
-	Accel     machine.Acceleration // default: what [Probe] finds
-	Groups    *cgroup.Tree         // bound what machines take of the host; nil: nothing does
-	// Apart are the directories that all files of machines are in, and exist. QEMU is then a user of its own in a
-	// jail, where the host has any (see [jail.Check]); none: it is this process's user.
+	CacheDir  string               // cache for the verdict of [Probe]; default: none
+	Accel     machine.Acceleration // default: by [Probe]
+	Groups    *cgroup.Tree         // limits of machines; nil: no limits
+	// Apart are existing directories that contain all files of machines. If set,
+	// and the host supports it (see [jail.Check]), QEMU runs in a jail with a user
+	// of its own. Otherwise it runs as this process's user.
 	Apart []string
-	// Ledger returns the disks that a disk may lie over, from the top down, as recorded when they were
-	// made. Headers of disks that name others are refused: a guest that has compromised its QEMU can write them. nil: headers are believed.
+	// Ledger returns the disks that a disk may lie over, from the top down, as
+	// recorded when they were created. Disk headers that name others are refused,
+	// because a guest that has compromised its QEMU can write them. Nil: headers
+	// are trusted.
 	Ledger func(ctx context.Context, disk string) ([]string, error)
 	Log    *slog.Logger // nil: slog.Default
 }
@@ -54,9 +57,9 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	switch opt.Accel {
 	case "":
 	case machine.AccelKVM, machine.AccelTCG:
-		v.Accel, v.Reason = opt.Accel, "it was asked for"
+		v.Accel, v.Reason = opt.Accel, "it was requested"
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "acceleration %q is neither kvm nor tcg", clip(string(opt.Accel)))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid acceleration %q: use kvm or tcg", clip(string(opt.Accel)))
 	}
 	img := opt.ImgBinary
 	if img == "" {
@@ -75,7 +78,7 @@ func Open(ctx context.Context, opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// Verdict is what Open found.
+// Verdict returns what Open found.
 func (e *Engine) Verdict() Verdict { return e.verdict }
 
 // Name is qemu-kvm or qemu-tcg.
@@ -99,7 +102,7 @@ func (e *Engine) Capabilities() machine.Capabilities {
 	}
 }
 
-// step tells a test where a snapshot has got to.
+// step tells a test the current step of a snapshot.
 func (e *Engine) step(name string) {
 	if e.stepping != nil {
 		e.stepping(name)

@@ -22,7 +22,7 @@ func open(t *testing.T) *qemu.Engine {
 	return e
 }
 
-// groups are those that a daemon's machines have on this host.
+// groups opens the control groups of this host.
 func groups(t *testing.T) *cgroup.Tree {
 	t.Helper()
 	all, err := cgroup.Open()
@@ -32,7 +32,7 @@ func groups(t *testing.T) *cgroup.Tree {
 	return all
 }
 
-// grouped is an engine whose machines each are in a group, of which nothing is left.
+// grouped is an engine that checks that each machine has a group, which is removed afterwards.
 type grouped struct {
 	*qemu.Engine
 	t   *testing.T
@@ -58,7 +58,7 @@ func (g grouped) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	return m, nil
 }
 
-// none: there is no group of a directory's machine.
+// none checks that a directory's machine has no group.
 func (g grouped) none(dir string) {
 	g.t.Helper()
 	for _, parent := range []string{"holt", "holt-background"} {

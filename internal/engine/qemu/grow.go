@@ -17,44 +17,47 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// Growth is the part of a [Hardware] that can change while a machine runs: up to what it can
-// grow, and what was added. A machine that goes on from an image is made with the same, in the same order.
+// Growth is the part of a [Hardware] that can change while a machine runs: the
+// limits, and what was added. A machine restored from an image is created with
+// the same additions in the same order.
 type Growth struct {
 	MaxCPUs     int    `json:"max_cpus,omitempty"`      // 0: no processor can be added
 	MaxMemoryMB int    `json:"max_memory_mb,omitempty"` // 0: no memory can be added
-	Processors  []CPU  `json:"processors,omitempty"`    // that were added
-	Memory      []DIMM `json:"memory,omitempty"`        // likewise
+	Processors  []CPU  `json:"processors,omitempty"`    // the added processors
+	Memory      []DIMM `json:"memory,omitempty"`        // the added memory
 }
 
-// CPU is a processor that was added.
+// CPU is an added processor.
 type CPU struct {
 	Model string         `json:"model"` // as QEMU calls the device
 	Place map[string]int `json:"place"` // socket-id and the like
 }
 
-// DIMM is memory that was added: a RAM block of its own.
+// DIMM is added memory: a RAM block of its own.
 type DIMM struct {
 	SizeMB int    `json:"size_mb"`
-	Addr   uint64 `json:"addr"` // where the guest sees it
+	Addr   uint64 `json:"addr"` // guest physical address
 	Node   int    `json:"node"`
 }
 
 const (
 	// memorySlots is how often memory can be added to a running machine.
 	memorySlots = 32
-	// mostMemoryMB is up to what a machine that runs can grow, MiB: QEMU's emulated processor has 40 bits of
-	// address, and beyond its memory come a GiB for each slot and the devices.
+	// mostMemoryMB is the maximum memory of a running machine, MiB: QEMU's emulated
+	// processor has 40 address bits, and above its memory are a GiB for each slot,
+	// and the devices.
 	mostMemoryMB = 512 << 10
-	// cpuPrefix and dimmPrefix begin QEMU's names of what was added; a number follows.
+	// cpuPrefix and dimmPrefix begin QEMU's names of additions; a number follows.
 	cpuPrefix, dimmPrefix = "cpu-", "dimm-"
 )
 
-// growingArgs are kernel arguments for machines to which memory can be added. What comes is brought into
-// use at once. Room below 4 GiB for devices that see no more (64 MiB, which the kernel sets aside as
-// soon as there may ever be memory above) is not needed: there are only virtio devices.
+// growingArgs are kernel arguments for machines to which memory can be added.
+// Added memory is used at once. The bounce buffer for 32-bit devices (64 MiB,
+// which the kernel reserves if there may be memory above 4 GiB) is not needed:
+// there are only virtio devices.
 var growingArgs = []string{"memhp_default_state=online", "swiotlb=noforce"}
 
-// growth is up to what a machine of that spec can grow.
+// growth returns the limits of growth for a spec.
 func growth(spec machine.Spec) (g Growth) {
 	if spec.MaxCPUs > spec.CPUs {
 		g.MaxCPUs = spec.MaxCPUs
@@ -65,7 +68,7 @@ func growth(spec machine.Spec) (g Growth) {
 	return g
 }
 
-// parts are the sizes of the guest's RAM blocks with memory, MiB.
+// parts returns the sizes of the RAM blocks of the guest's memory, MiB.
 func (h Hardware) parts() []int {
 	sizes := []int{h.MemoryMB}
 	for _, d := range h.Memory {
@@ -74,7 +77,7 @@ func (h Hardware) parts() []int {
 	return sizes
 }
 
-// shape is what a guest has, but for its disk.
+// shape returns the guest's shape without its disk.
 func (h Hardware) shape() (s machine.Shape) {
 	s.CPUs = h.CPUs + len(h.Processors)
 	for _, sizeMB := range h.parts() {
@@ -83,7 +86,7 @@ func (h Hardware) shape() (s machine.Shape) {
 	return s
 }
 
-// processors is the value of -smp.
+// processors returns the value of -smp.
 func (h Hardware) processors() string {
 	if h.MaxCPUs == 0 {
 		return fmt.Sprint(h.CPUs)
@@ -91,7 +94,7 @@ func (h Hardware) processors() string {
 	return fmt.Sprintf("%d,maxcpus=%d", h.CPUs, h.MaxCPUs)
 }
 
-// memory is the value of -m.
+// memory returns the value of -m.
 func (h Hardware) memory() string {
 	if h.MaxMemoryMB == 0 {
 		return fmt.Sprintf("%dM", h.MemoryMB)
@@ -99,7 +102,7 @@ func (h Hardware) memory() string {
 	return fmt.Sprintf("%dM,slots=%d,maxmem=%dM", h.MemoryMB, memorySlots, h.MaxMemoryMB)
 }
 
-// added are the arguments for what was added.
+// added returns the arguments for additions.
 func (h Hardware) added(spec machine.Spec) (args []string) {
 	for i, d := range h.Memory {
 		args = append(args, "-object", memory(spec, i+1, d.SizeMB),
@@ -115,7 +118,7 @@ func (h Hardware) added(spec machine.Spec) (args []string) {
 	return args
 }
 
-// blockOf names a part of the guest's memory.
+// blockOf returns the name of a RAM block of the guest's memory.
 func blockOf(part int) string {
 	if part == 0 {
 		return memoryBlock
@@ -131,7 +134,7 @@ func (g *guest) Shape(ctx context.Context) (machine.Shape, error) {
 }
 
 func (g *guest) shape(ctx context.Context) (machine.Shape, error) {
-	if err := g.sure(ctx); err != nil {
+	if err := g.refreshAdded(ctx); err != nil {
 		return machine.Shape{}, err
 	}
 	s := g.hardware.shape()
@@ -140,14 +143,15 @@ func (g *guest) shape(ctx context.Context) (machine.Shape, error) {
 	return s, err
 }
 
-// Grow implements [machine.Machine]. The disk comes first: a guest whose disk is full may need it most.
+// Grow implements [machine.Machine]. It grows the disk first: a guest whose
+// disk is full may need that most.
 func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
 	g.taking.Lock()
 	defer g.taking.Unlock()
 	err := g.growDisk(ctx, to.DiskMB)
 	if err == nil {
 		err = g.bounded(to, func() error {
-			if err := g.sure(ctx); err != nil {
+			if err := g.refreshAdded(ctx); err != nil {
 				return err
 			}
 			return g.add(ctx, to)
@@ -159,7 +163,7 @@ func (g *guest) Grow(ctx context.Context, to machine.Shape) error {
 	return err
 }
 
-// growDisk tells QEMU and through it the guest that the root disk is larger.
+// growDisk notifies QEMU, and through it the guest, that the root disk is larger.
 func (g *guest) growDisk(ctx context.Context, sizeMB int) error {
 	disk, err := g.root(ctx)
 	if err != nil || disk.Node == "" || disk.Image.Size >= int64(sizeMB)*mib {
@@ -172,8 +176,9 @@ func (g *guest) growDisk(ctx context.Context, sizeMB int) error {
 	return err
 }
 
-// add adds what is missing. Of what failed, or was cut off, QEMU may have done all, or do it yet: it does one
-// command after the other, so what it says once it answers is what there is.
+// add adds what is missing. After a failed or interrupted command QEMU may have
+// done all of it, or may still do it. QEMU runs one command at a time, so a
+// later query returns the result.
 func (g *guest) add(ctx context.Context, to machine.Shape) error {
 	err := g.addMemory(ctx, to.MemoryMB)
 	if err == nil {
@@ -185,14 +190,14 @@ func (g *guest) add(ctx context.Context, to machine.Shape) error {
 	g.unsure = true
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.engine.wait)
 	defer cancel()
-	if lost := g.sure(late); lost != nil {
-		g.engine.log.Warn("it is not known what was added to a machine; it is asked again before it is needed", "machine", g.spec.ID, "err", lost)
+	if lost := g.refreshAdded(late); lost != nil {
+		g.engine.log.Warn("cannot find out what was added to a machine; trying again before the next use", "machine", g.spec.ID, "err", lost)
 	}
 	return err
 }
 
-// sure asks QEMU what was added, if that is not known. taking is held.
-func (g *guest) sure(ctx context.Context) error {
+// refreshAdded asks QEMU what was added, if that is unknown. taking is held.
+func (g *guest) refreshAdded(ctx context.Context) error {
 	if !g.unsure {
 		return nil
 	}
@@ -201,7 +206,7 @@ func (g *guest) sure(ctx context.Context) error {
 	return err
 }
 
-// addMemory adds what is missing, in whole blocks, as one RAM block.
+// addMemory adds the missing memory in whole blocks, as one RAM block.
 func (g *guest) addMemory(ctx context.Context, toMB int) error {
 	hw := &g.hardware
 	missing := (min(toMB, hw.MaxMemoryMB) - hw.shape().MemoryMB) / machine.GrowMB * machine.GrowMB
@@ -210,7 +215,7 @@ func (g *guest) addMemory(ctx context.Context, toMB int) error {
 	}
 	n := len(hw.Memory) + 1
 	block := blockOf(n)
-	// One may be left of a try that was cut off.
+	// An interrupted attempt may have left one.
 	g.monitor.do(ctx, "object-del", map[string]string{"id": block}, nil)
 	err := g.monitor.do(ctx, "object-add", map[string]any{"qom-type": "memory-backend-ram", "id": block, "size": int64(missing) * mib}, nil)
 	if err != nil {
@@ -228,7 +233,7 @@ func (g *guest) addMemory(ctx context.Context, toMB int) error {
 	return err
 }
 
-// addProcessors adds what is missing. They are all alike.
+// addProcessors adds the missing processors. All are alike.
 func (g *guest) addProcessors(ctx context.Context, to int) error {
 	hw := &g.hardware
 	for n := hw.shape().CPUs; n < min(to, hw.MaxCPUs); n++ {
@@ -238,7 +243,7 @@ func (g *guest) addProcessors(ctx context.Context, to int) error {
 		}
 		free := slices.IndexFunc(places, func(p place) bool { return p.Path == "" })
 		if free < 0 {
-			return holt.Errorf(holt.Internal, "QEMU has no place for another processor")
+			return holt.Errorf(holt.Internal, "QEMU has no free slot for another processor")
 		}
 		device := map[string]any{"driver": places[free].Type, "id": fmt.Sprint(cpuPrefix, len(hw.Processors)+1)}
 		for name, at := range places[free].Props {
@@ -252,14 +257,14 @@ func (g *guest) addProcessors(ctx context.Context, to int) error {
 	return nil
 }
 
-// place is one for a processor. Source: HotpluggableCPU in qapi/machine.json of QEMU 7.2.
+// place is a slot for a processor. Source: HotpluggableCPU in qapi/machine.json of QEMU 7.2.
 type place struct {
 	Type  string         `json:"type"`
 	Props map[string]int `json:"props"`
-	Path  string         `json:"qom-path"` // of the processor that is there
+	Path  string         `json:"qom-path"` // of the processor in it
 }
 
-// places are those for processors, in their order.
+// places returns the slots for processors, in order.
 func (g *guest) places(ctx context.Context) (all []place, err error) {
 	if err := g.monitor.do(ctx, "query-hotpluggable-cpus", nil, &all); err != nil {
 		return nil, err
@@ -271,7 +276,7 @@ func (g *guest) places(ctx context.Context) (all []place, err error) {
 	return all, nil
 }
 
-// dimms asks for the memory that was added.
+// dimms returns the added memory.
 func (g *guest) dimms(ctx context.Context) ([]DIMM, error) {
 	var all []struct {
 		Data struct {
@@ -288,14 +293,14 @@ func (g *guest) dimms(ctx context.Context) ([]DIMM, error) {
 	for _, d := range all {
 		n, err := strconv.Atoi(strings.TrimPrefix(d.Data.ID, dimmPrefix))
 		if err != nil || n < 1 || n > len(found) {
-			return nil, holt.Errorf(holt.Internal, "QEMU has memory %q that was not added here", clip(d.Data.ID))
+			return nil, holt.Errorf(holt.Internal, "QEMU has memory %q that holt did not add", clip(d.Data.ID))
 		}
 		found[n-1] = DIMM{SizeMB: int(d.Data.Size / mib), Addr: d.Data.Addr, Node: d.Data.Node}
 	}
 	return found, nil
 }
 
-// grown asks a machine what was added to it, as one that was started by another process.
+// grown finds out what was added to a machine, such as one started by another process.
 func (g *guest) grown(ctx context.Context) error {
 	hw := &g.hardware
 	if hw.MaxMemoryMB > 0 {
@@ -317,7 +322,7 @@ func (g *guest) grown(ctx context.Context) error {
 		if _, name, ok := strings.Cut(p.Path, "/"+cpuPrefix); ok {
 			n, err := strconv.Atoi(name)
 			if err != nil {
-				return holt.Errorf(holt.Internal, "QEMU has a processor %q that was not added here", clip(p.Path))
+				return holt.Errorf(holt.Internal, "QEMU has a processor %q that holt did not add", clip(p.Path))
 			}
 			added[n] = CPU{Model: p.Type, Place: p.Props}
 		}

@@ -16,7 +16,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// deaf is a monitor of which some answers are lost.
+// deaf is a proxy of a monitor that drops some answers.
 type deaf struct {
 	*net.UnixConn
 	lines *bufio.Reader
@@ -65,7 +65,7 @@ func (d *deaf) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// deafen has a machine's monitor lose answers from now on. QEMU serves one session at a time.
+// deafen makes a machine's monitor drop answers from now on. QEMU serves one session at a time.
 func (w *world) deafen(t *testing.T) *deaf {
 	t.Helper()
 	w.monitor.close()
@@ -85,9 +85,11 @@ func (w *world) deafen(t *testing.T) *deaf {
 	return d
 }
 
-// What QEMU has added though its answer was lost is known all the same: the machine has the shape that its guest has, grows
-// further, and goes on from a snapshot. Twice: the answers after it were lost too. HOLT_SOAK=1: each command.
-func TestGrowWhoseAnswerIsLost(t *testing.T) {
+// TestGrowWithLostAnswer: an addition by QEMU whose answer is lost is found:
+// the machine has the shape of its guest, grows further, and can be restored
+// from a snapshot. In the second case the later answers are lost too.
+// HOLT_SOAK=1: for each command.
+func TestGrowWithLostAnswer(t *testing.T) {
 	for _, one := range []struct {
 		command string
 		twice   bool
@@ -140,7 +142,7 @@ func TestGrowWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// isAsItSays fails the test unless a machine has what its list of hardware says.
+// isAsItSays fails the test unless QEMU's devices match the recorded hardware.
 func (w *world) isAsItSays(t *testing.T, when string) {
 	t.Helper()
 	if _, err := w.Shape(t.Context()); err != nil {
@@ -156,7 +158,7 @@ func (w *world) isAsItSays(t *testing.T, when string) {
 	}
 }
 
-// goesOn returns a machine that goes on from a snapshot of another.
+// goesOn returns a machine restored from a snapshot of another.
 func (w *world) goesOn(t *testing.T) machine.Machine {
 	t.Helper()
 	frozen := w.Disk()

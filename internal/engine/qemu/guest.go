@@ -15,10 +15,10 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// spaceCheck is how often a guest that the host has no room for is looked at.
+// spaceCheck is how often a guest paused for lack of host disk space is checked.
 const spaceCheck = 2 * time.Second
 
-// sockets are what a machine listens on, in the order of the fd constants.
+// sockets are a machine's listening sockets, in the order of the fd constants.
 var sockets = [...]string{monitorSocket, machine.PortControl + ".sock", machine.PortFiles + ".sock", consoleSocket, networkSocket}
 
 // guest is a running machine. It is a [machine.Machine].
@@ -26,25 +26,25 @@ type guest struct {
 	machine.Hold
 	engine  *Engine
 	spec    machine.Spec
-	beneath []machine.Base // what its disk lies over when it is started
+	beneath []machine.Base // the disks below its disk, at the start
 	monitor *qmp
 
-	hardware Hardware               // what the guest sees; changed by Grow, which holds taking
-	unsure   bool                   // what was added may be more than hardware says, see [guest.sure]
+	hardware Hardware               // changed by Grow, which holds taking
+	unsure   bool                   // more may have been added than hardware has, see [guest.refreshAdded]
 	disk     atomic.Pointer[string] // the root disk that it writes to; empty: none
 
-	taking  sync.Mutex      // held while a snapshot is taken, or something is added
-	holding context.Context // ends with Release, and with it a snapshot
+	taking  sync.Mutex      // held during a snapshot or Grow
+	holding context.Context // ends with Release, which ends a running snapshot
 	letGo   context.CancelFunc
-	moved   chan struct{} // holds one when a migration may have got on
+	moved   chan struct{} // signalled when a migration may have progressed
 	pauses  pauses
 
-	paused bool // when it was adopted, for want of room; read by supervise
+	paused bool // paused for lack of disk space when adopted; read by supervise
 
 	child  *os.Process    // if this process started it
 	reaped sync.WaitGroup // of the goroutine that waits for the child; outlasts Release
 
-	readers sync.WaitGroup // of console and of what QEMU says
+	readers sync.WaitGroup // of the console and of QEMU's output
 	quiet   []io.Closer    // closing these ends the readers
 }
 
@@ -61,7 +61,7 @@ func (g *guest) Disk() string { return *g.disk.Load() }
 
 func (g *guest) setDisk(path string) { g.disk.Store(&path) }
 
-// Release implements [machine.Machine]. A snapshot that is being taken is abandoned.
+// Release implements [machine.Machine]. It abandons a running snapshot.
 func (g *guest) Release() {
 	g.letGo()
 	g.taking.Lock()
@@ -69,7 +69,7 @@ func (g *guest) Release() {
 	g.Hold.Release()
 }
 
-// connect opens the monitor and the console, and marks in its log how it came to.
+// connect opens the monitor and the console, and writes mark to the console log.
 func (g *guest) connect(ctx context.Context, mark string) error {
 	conn, err := g.Dir.Dial(ctx, monitorSocket)
 	if err != nil {
@@ -93,14 +93,14 @@ func (g *guest) connect(ctx context.Context, mark string) error {
 	return nil
 }
 
-// watch follows the machine to its end or to Release.
+// watch watches the machine until its end or Release.
 func (g *guest) watch() {
 	events := g.monitor.events
 	g.Watch(func(released <-chan struct{}) bool { return g.supervise(events, released) })
 }
 
 func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended bool) {
-	var full <-chan time.Time // set while the guest is paused for want of room
+	var full <-chan time.Time // set while the guest is paused for lack of disk space
 	if g.paused {
 		full = time.After(0)
 	}
@@ -119,10 +119,10 @@ func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended 
 				full = time.After(spaceCheck)
 			}
 		case <-g.Handle.Done():
-			g.readers.Wait() // to the end of what it wrote
+			g.readers.Wait() // read its output to the end
 			g.last(events)
 			g.let()
-			g.unbound()
+			g.removeGroup()
 			g.Dir.Close()
 			return true
 		case <-released:
@@ -134,7 +134,7 @@ func (g *guest) supervise(events <-chan event, released <-chan struct{}) (ended 
 	}
 }
 
-// last notes the events up to the end of the process, which closes the monitor.
+// last handles the events up to the end of the process, which closes the monitor.
 func (g *guest) last(events <-chan event) {
 	if events == nil {
 		return
@@ -144,7 +144,7 @@ func (g *guest) last(events <-chan event) {
 	}
 }
 
-// note logs what happened and says whether the host's disk is full.
+// note logs an event and reports whether the host's disk is full.
 func (g *guest) note(e event) bool {
 	log := g.engine.log.With("machine", g.spec.ID, "event", e.name)
 	switch e.name {
@@ -175,7 +175,7 @@ func (g *guest) note(e event) bool {
 			Guest bool `json:"guest"`
 		}
 		if e.name == "SHUTDOWN" && json.Unmarshal(e.data, &d) == nil && !d.Guest {
-			// A signal: its trace is that of a reset.
+			// A signal leaves the same trace as a reset.
 			if err := g.Dir.Remove(endFile); err != nil {
 				log.Warn("remove trace", "err", err)
 			}
@@ -184,8 +184,8 @@ func (g *guest) note(e event) bool {
 	return false
 }
 
-// resume lets a paused guest go on if there is room again. It says whether it
-// goes on; the write that failed is then repeated.
+// resume continues a paused guest if there is room again, and reports whether
+// it did. QEMU then repeats the failed write.
 func (g *guest) resume() bool {
 	if room(filepath.Dir(g.Disk())) != nil {
 		return false
@@ -196,33 +196,32 @@ func (g *guest) resume() bool {
 		g.engine.log.Warn("resume guest", "machine", g.spec.ID, "err", err)
 		return false
 	}
-	g.engine.log.Info("guest goes on: its host has room again", "machine", g.spec.ID)
+	g.engine.log.Info("guest is resumed: the host's disk has room again", "machine", g.spec.ID)
 	return true
 }
 
-// let closes all that this process holds of the machine but its directory.
+// let closes everything that this process has of the machine except its directory.
 func (g *guest) let() {
 	if g.monitor != nil {
 		g.monitor.close()
 	}
 	g.Ports.Close()
-	g.hush()
+	g.stopReaders()
 	if g.Handle != nil {
 		g.engine.claims.Remove(g.Handle.Process)
 		g.Handle.Close()
 	}
 }
 
-// hush ends the readers and waits for them.
-func (g *guest) hush() {
+// stopReaders ends the readers and waits for them.
+func (g *guest) stopReaders() {
 	for _, c := range g.quiet {
 		c.Close()
 	}
 	g.readers.Wait()
 }
 
-// PowerDown presses the ACPI power button. A QEMU that does not answer is given
-// up soon.
+// PowerDown presses the ACPI power button. It soon gives up on a QEMU that does not answer.
 func (g *guest) PowerDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.engine.wait)
 	defer cancel()
@@ -246,7 +245,7 @@ func (g *guest) Kill() error {
 	return machine.Clear(g.Dir.Path, append([]string{machine.InitrdFile}, sockets[:]...)...)
 }
 
-// isQEMU says whether a process runs a QEMU binary, also one that was replaced.
+// isQEMU reports whether a process runs a QEMU binary, even one that was replaced on disk.
 func isQEMU(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.HasPrefix(filepath.Base(exe), "qemu-system-")

@@ -42,7 +42,7 @@ func boot(t *testing.T, e *qemu.Engine, spec machine.Spec) machine.Machine {
 	return m
 }
 
-// until waits for what nobody announces.
+// until polls for conditions without a notification.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Minute); !yes(); time.Sleep(5 * time.Millisecond) {
@@ -59,8 +59,8 @@ func onConsole(m machine.Machine, text string) func() bool {
 	}
 }
 
-// checkHardware compares what the guest sees, and what is recorded, with what
-// TestFullHostPausesGuest asked for.
+// checkHardware compares the guest's hardware and its record with the spec of
+// TestFullHostPausesGuest.
 func checkHardware(t *testing.T, e *qemu.Engine, m machine.Machine, dir string) {
 	t.Helper()
 	for _, want := range []string{"test.word=found", "holt.net=10.0.2.15/24,10.0.2.2,10.0.2.3", "vda has sectors: 131072"} {
@@ -84,7 +84,7 @@ func checkHardware(t *testing.T, e *qemu.Engine, m machine.Machine, dir string) 
 	}
 }
 
-// A guest that writes to its console for ever must not fill the host's disk.
+// A guest that writes to its console without end does not fill the host's disk.
 func TestConsoleIsBounded(t *testing.T) {
 	const bound = 1 << 20
 	dir := t.TempDir() // where an earlier machine wrote much, since a guest writes slowly
@@ -126,7 +126,7 @@ func (j *journal) has(text string) bool {
 	return strings.Contains(j.b.String(), text)
 }
 
-// A guest whose disk the host has no room for waits, and loses nothing.
+// A guest pauses when the host's disk is full, and loses nothing.
 func TestFullHostPausesGuest(t *testing.T) {
 	var log journal
 	e, err := qemu.Open(t.Context(), qemu.Options{Groups: groups(t), Apart: []string{os.TempDir()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -143,7 +143,7 @@ func TestFullHostPausesGuest(t *testing.T) {
 	m := boot(t, e, machine.Spec{Dir: dir, Disk: disk, Network: true, Args: []string{"test.write", "test.word=found"}})
 	checkHardware(t, e, m, dir)
 	until(t, "the disk to be full", func() bool { return log.has("full=true") })
-	// A new daemon takes the paused machine over and cares for it as the old one did.
+	// A new daemon adopts the paused machine and resumes it in the same way.
 	m.Release()
 	if m, err = e.Adopt(t.Context(), dir); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestFullHostPausesGuest(t *testing.T) {
 	until(t, "the guest to go on", onConsole(m, "wrote all: <nil>"))
 }
 
-func TestAdoptWhatIsControlled(t *testing.T) {
+func TestAdoptControlledMachine(t *testing.T) {
 	e := open(t)
 	dir := t.TempDir()
 	m := boot(t, e, machine.Spec{Dir: dir})
@@ -173,7 +173,7 @@ func TestAdoptWhatIsControlled(t *testing.T) {
 	}
 }
 
-// A snapshot for which the host has no room leaves nothing, and the guest goes on.
+// A snapshot that does not fit on the host's disk leaves no files, and the guest continues.
 func TestSnapshotOnFullHost(t *testing.T) {
 	e := open(t)
 	m := boot(t, e, machine.Spec{Dir: t.TempDir()})

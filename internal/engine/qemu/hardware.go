@@ -10,14 +10,14 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// macAddress is the same for every guest, on purpose: each has a network of
-// its own, and a fork must find the address it had.
+// macAddress is the same for every guest: each has its own network, and a fork
+// must keep its address.
 const macAddress = "52:54:00:68:6f:6c"
 
-// networkMTU is what an Ethernet frame of the guest carries at most, bytes, as package netstack takes it.
+// networkMTU is the maximum payload of a guest's Ethernet frame, bytes, as in package netstack.
 const networkMTU = 16 << 10
 
-// networkArg is the addressing of package netstack: the guest, its gateway, its resolver.
+// networkArg has the addresses of package netstack: guest, gateway, resolver.
 const networkArg = machine.ArgNetwork + "=10.0.2.15/24,10.0.2.2,10.0.2.3"
 
 // Inherited file descriptors. Those of an [exec.Cmd]'s ExtraFiles begin at 3.
@@ -30,28 +30,28 @@ const (
 	fdNetwork
 )
 
-// Names of sockets in a machine's directory, beside those of the ports.
+// Names of sockets in a machine's directory, in addition to those of the ports.
 const (
 	monitorSocket = "qmp.sock"
 	consoleSocket = "console.sock"
 )
 
-// Hardware is what a guest sees. A memory snapshot can be restored only where
-// all of it is the same.
+// Hardware describes the hardware of a guest. A memory image can be restored
+// only with the same hardware.
 type Hardware struct {
 	MachineType string               `json:"machine_type"`
 	Accel       machine.Acceleration `json:"accel"`
 	CPUModel    string               `json:"cpu_model"`
-	HostCPU     string               `json:"host_cpu,omitempty"` // if the guest sees it
+	HostCPU     string               `json:"host_cpu,omitempty"` // if visible to the guest
 	Version     string               `json:"qemu_version"`
-	CPUs        int                  `json:"cpus"`      // that it was booted with
-	MemoryMB    int                  `json:"memory_mb"` // likewise
+	CPUs        int                  `json:"cpus"`      // at boot
+	MemoryMB    int                  `json:"memory_mb"` // at boot
 	Devices     []string             `json:"devices"`   // in the order of the command line
 	Growth
 }
 
-// hardware says what a machine of that spec is built of. Addresses on the bus
-// are fixed, so that a device keeps its own when another is absent.
+// hardware returns the hardware for a spec. Bus addresses are fixed, so that a
+// device keeps its address when another is absent.
 func (v Verdict) hardware(spec machine.Spec) Hardware {
 	h := Hardware{
 		MachineType: v.MachineType,
@@ -73,16 +73,16 @@ func (v Verdict) hardware(spec machine.Spec) Hardware {
 		h.Devices = append(h.Devices, "virtio-blk-pci,id=root,drive=root,addr=0x4")
 	}
 	if spec.Network {
-		// No ROM: nobody boots from the network, and it would be part of a snapshot.
+		// Without a ROM: there is no network boot, and a ROM would be part of a snapshot.
 		h.Devices = append(h.Devices, fmt.Sprintf("%s,host_mtu=%d", plainNetwork, networkMTU))
 	}
 	return h
 }
 
-// plainNetwork is the network device of images from before there was a larger MTU.
+// plainNetwork is the network device of older images, with the default MTU.
 const plainNetwork = "virtio-net-pci,id=net,netdev=net,mac=" + macAddress + ",romfile=,addr=0x5"
 
-// asIn is the same hardware with the network device that an image has.
+// asIn returns h with the network device of an image.
 func (h Hardware) asIn(was Hardware) Hardware {
 	if i := len(h.Devices) - 1; slices.Contains(was.Devices, plainNetwork) && strings.HasPrefix(h.Devices[i], plainNetwork) {
 		h.Devices = append(slices.Clone(h.Devices[:i]), plainNetwork)
@@ -90,7 +90,7 @@ func (h Hardware) asIn(was Hardware) Hardware {
 	return h
 }
 
-// cpuModel is the processor that a guest sees.
+// cpuModel returns the processor model of a guest.
 func cpuModel(accel machine.Acceleration) string {
 	if accel == machine.AccelKVM {
 		return "host"
@@ -98,7 +98,7 @@ func cpuModel(accel machine.Acceleration) string {
 	return emulatedCPU
 }
 
-// hostCPU is the host's processor, where a guest sees it.
+// hostCPU describes the host's processor if the guest sees it.
 func hostCPU(v Verdict) string {
 	if v.Accel == machine.AccelKVM {
 		return v.HostCPU
@@ -106,26 +106,25 @@ func hostCPU(v Verdict) string {
 	return ""
 }
 
-// emulatedCPU is what QEMU can emulate, without what only costs there:
+// emulatedCPU is everything that QEMU can emulate, except features that only slow it down:
 //
-//   - with five-level page tables (la57) every software page walk is longer;
-//   - where "rep movsb" is fast (erms, fsrm) kernel and C library copy and clear
-//     memory with it: QEMU does so byte by byte, and with other instructions eight
-//     and sixteen at a time;
-//   - whoever touches user memory in the kernel with smap looks addresses up in
-//     another table, which like all is emptied at each change of process, and pku
-//     is one more check of each.
+//   - five-level page tables (la57) make each software page walk longer;
+//   - with fast "rep movsb" (erms, fsrm) kernel and C library use it to copy and
+//     clear memory; QEMU does that byte by byte, and other instructions 8 and 16
+//     bytes at a time;
+//   - with smap, kernel accesses to user memory use another software TLB, which is
+//     also flushed at each process switch; pku adds a check to each access.
 const emulatedCPU = "max,la57=off,erms=off,fsrm=off,smap=off,pku=off"
 
-// arguments is QEMU's command line.
+// arguments returns QEMU's command line.
 func (h Hardware) arguments(spec machine.Spec) []string {
 	args := []string{
 		"-name", "guest=" + escape(spec.ID) + ",debug-threads=on",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		// Nothing below is needed once QEMU runs, so a guest that breaks out of its
-		// devices does not get it either.
+		// QEMU needs nothing of this after its start; a guest that compromises a device
+		// cannot use it either.
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-		"-S", // the guest waits until it is recorded and its console is read
+		"-S", // the guest starts after its record is written and its console is connected
 		"-machine", h.MachineType + ",usb=off,vmport=off,hpet=off,memory-backend=" + memoryBlock,
 		"-accel", string(h.Accel),
 		"-cpu", h.CPUModel,
@@ -155,8 +154,7 @@ func (h Hardware) arguments(spec machine.Spec) []string {
 	return args
 }
 
-// memory is a part of the guest's memory: of its own, or what an image holds, of which a
-// machine gets its own copy of each page that it changes.
+// memory returns a part of the guest's memory: new, or a copy-on-write mapping of an image's file.
 func memory(spec machine.Spec, part, sizeMB int) string {
 	if spec.Restore == "" {
 		return fmt.Sprintf("memory-backend-ram,id=%s,size=%dM", blockOf(part), sizeMB)
@@ -165,17 +163,17 @@ func memory(spec machine.Spec, part, sizeMB int) string {
 		blockOf(part), sizeMB, escape(filepath.Join(spec.Restore, machine.MemoryPart(part))))
 }
 
-// kernelArgs is the kernel's command line. A panic or a reboot ends QEMU. The
-// console is quiet because every byte of it costs dearly under TCG.
+// kernelArgs returns the kernel's command line. A panic or a reboot ends QEMU. The
+// console is quiet because output is slow under TCG.
 //
-// Without KVM some of the guest's own defences are off, which the host does not
-// rest on. No processor speculates across an emulator (mitigations made programs
-// a quarter dearer to start). QEMU translates a program anew wherever it lies
-// anew: at addresses that change, a program of a C library's size costs as much
-// again at each start, and memory for each translation. And memory is not cleared
-// when the kernel takes it for itself, only for programs. Nor does the kernel test
-// its timer there, as it does not under KVM: on a busy host an emulated timer is
-// late, and the kernel would panic. What the spec says comes later, and so wins.
+// Without KVM some of the guest's own defences are off; the host does not depend
+// on them. No processor speculates across an emulator, and mitigations made
+// programs a quarter slower to start. Address randomisation makes QEMU translate a
+// program again at each start, which costs as much as starting a program of the
+// size of a C library, and memory for each translation. Memory is cleared only for
+// programs, not for the kernel's own use. The kernel does not check its timer, as
+// under KVM: on a busy host an emulated timer is late, and the kernel would panic.
+// Arguments of the spec come later and take precedence.
 func kernelArgs(spec machine.Spec, accel machine.Acceleration) string {
 	args := []string{"console=ttyS0", "quiet", "panic=-1", "reboot=t"}
 	if accel != machine.AccelKVM {
@@ -191,8 +189,8 @@ func kernelArgs(spec machine.Spec, accel machine.Acceleration) string {
 	return strings.Join(args, " ")
 }
 
-// inherited is a listening socket that QEMU finds open. It serves one
-// connection at a time and waits for none.
+// inherited returns the arguments for an inherited listening socket, which
+// serves one connection at a time and does not wait for one.
 func inherited(id string, fd int) string {
 	return fmt.Sprintf("socket,id=%s,fd=%d,server=on,wait=off", id, fd)
 }
@@ -205,5 +203,5 @@ func blockdev(options map[string]any) string {
 	return string(b)
 }
 
-// escape keeps the commas of a value from ending it.
+// escape escapes commas in an option's value.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }

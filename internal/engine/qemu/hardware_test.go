@@ -12,8 +12,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// A guest gives up defences of its own only where they cost much and no real
-// processor runs it.
+// A guest disables its own defences only in software emulation, where they are expensive.
 func TestDefences(t *testing.T) {
 	for accel, off := range map[machine.Acceleration]bool{machine.AccelTCG: true, machine.AccelKVM: false} {
 		args := strings.Fields(kernelArgs(machine.Spec{Args: []string{"test.word"}}, accel))
@@ -28,8 +27,7 @@ func TestDefences(t *testing.T) {
 	}
 }
 
-// An image is restored only where all that its guest saw is the same; what differs
-// is said.
+// An image is restored only with the same hardware; the error lists the differences.
 func TestRestoreElsewhere(t *testing.T) {
 	e := emulated(t, monitorWait)
 	spec := machine.Spec{ID: "x", Dir: "/m", Kernel: "/k", Initrd: "/i", CPUs: 1, MemoryMB: 64}
@@ -83,7 +81,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// TestFormerNetworkDevice: an image from before the network device had a larger MTU goes on with the device it had.
+// TestFormerNetworkDevice: an older image, with the default MTU, keeps its network device.
 func TestFormerNetworkDevice(t *testing.T) {
 	v := emulated(t, monitorWait).verdict
 	now := v.hardware(machine.Spec{CPUs: 1, MemoryMB: 64, Disk: "/d", Network: true})

@@ -20,7 +20,7 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// emulated is an engine without KVM whose patience with QEMU is short.
+// emulated is an engine without KVM and with a short monitor timeout.
 func emulated(t *testing.T, wait time.Duration) *Engine {
 	v := installed(t)
 	v.Accel, v.MachineType = machine.AccelTCG, preferredMachine
@@ -31,9 +31,9 @@ func emulated(t *testing.T, wait time.Duration) *Engine {
 	return &Engine{verdict: v, img: "qemu-img", groups: groups, apart: os.Geteuid() == 0, log: slog.Default(), wait: wait, startWait: startWait}
 }
 
-// What a guest that takes QEMU over finds there: nothing of the daemon's
-// environment, a seccomp filter, no way to leave a core, and files that only
-// their owner can reach.
+// TestConfined: a guest that compromises QEMU finds nothing of the daemon's
+// environment, a seccomp filter, no core dumps, and files that only their owner
+// can access.
 func TestConfined(t *testing.T) {
 	t.Setenv("HOLT_TEST_SECRET", "hunter2")
 	dir := filepath.Join(t.TempDir(), "m")
@@ -73,7 +73,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// jailed looks at what a QEMU of a daemon that is root is, and sees.
+// jailed checks the process and jail of a QEMU started by a root daemon.
 func jailed(t *testing.T, pid int, dir string) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", pid)
@@ -107,7 +107,7 @@ func jailed(t *testing.T, pid int, dir string) {
 	}
 }
 
-// A QEMU that answers no more holds nobody up.
+// A QEMU that does not answer does not block callers.
 func TestStuckMonitor(t *testing.T) {
 	spec := machine.Spec{ID: "x", Dir: t.TempDir(), CPUs: 1, MemoryMB: 128} // of 64 the kernel ends at once
 	spec.Kernel, spec.Initrd = machinetest.Boot(t)
@@ -131,8 +131,8 @@ func TestStuckMonitor(t *testing.T) {
 	<-m.Done()
 }
 
-// stands waits until every thread of a process that was told to stop has: on a
-// busy machine one may still run, and answer.
+// stands waits until every thread of a stopped process is stopped: on a busy
+// machine one may still run and answer.
 func stands(t *testing.T, pid int) {
 	t.Helper()
 	for standing, end := false, time.Now().Add(10*time.Minute); !standing; time.Sleep(time.Millisecond) {
@@ -154,7 +154,7 @@ func stands(t *testing.T, pid int) {
 	}
 }
 
-// A program that is started as QEMU and says nothing is given up and ended.
+// A start is given up, and the program killed, if it does not answer as QEMU.
 func TestStuckStart(t *testing.T) {
 	e := emulated(t, monitorWait)
 	e.startWait = 50 * time.Millisecond
@@ -177,7 +177,7 @@ func TestStuckStart(t *testing.T) {
 	}
 }
 
-// What a process that was killed while it halved a log left goes.
+// The temporary file of a process that was killed while it halved a log is removed.
 func TestLogLeftovers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "console.log")
 	if err := os.WriteFile(path+".123", make([]byte, 1000), 0o600); err != nil {
@@ -193,8 +193,8 @@ func TestLogLeftovers(t *testing.T) {
 	}
 }
 
-// A host that is busy must not make a guest's kernel panic over its timer.
-func TestTimerIsNotTested(t *testing.T) {
+// On a busy host, a guest's kernel must not panic because of its timer.
+func TestNoTimerCheck(t *testing.T) {
 	for accel, want := range map[machine.Acceleration]bool{machine.AccelTCG: true, machine.AccelKVM: false} {
 		if got := slices.Contains(strings.Fields(kernelArgs(machine.Spec{}, accel)), "no_timer_check"); got != want {
 			t.Errorf("%s: %v", accel, got)
@@ -202,8 +202,7 @@ func TestTimerIsNotTested(t *testing.T) {
 	}
 }
 
-// FuzzTailLog: whatever is written in whatever pieces, the log keeps its bound
-// and ends with the last.
+// FuzzTailLog: for any writes, the log stays within its limit and ends with the last bytes.
 func FuzzTailLog(f *testing.F) {
 	f.Add([]byte("\x1b[2J\r\n"), uint16(7), uint16(300))
 	f.Add(bytes.Repeat([]byte{0}, 100), uint16(60000), uint16(60))
@@ -229,7 +228,7 @@ func FuzzTailLog(f *testing.F) {
 	})
 }
 
-// FuzzMachineTypes: of QEMU's list only a pinned q35 is ever taken.
+// FuzzMachineTypes: only a versioned q35 is picked from any list.
 func FuzzMachineTypes(f *testing.F) {
 	f.Add("pc-q35-7.2           Standard PC (Q35 + ICH9, 2009)\npc-q35-10.0 new\nmicrovm x\n")
 	f.Add("pc-q35-99999999999999999999.1 x\n")

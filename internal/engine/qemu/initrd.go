@@ -14,8 +14,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// initrdFor is the initramfs for a machine: the one that lies beside its image, if it goes
-// on from one that has it.
+// initrdFor returns the initramfs for a machine: that of the image it is
+// restored from, if the image has one.
 func initrdFor(spec machine.Spec) string {
 	if spec.Restore != "" {
 		if own := filepath.Join(spec.Restore, machine.InitrdFile); isThere(own) {
@@ -25,8 +25,9 @@ func initrdFor(spec machine.Spec) string {
 	return spec.Initrd
 }
 
-// holdInitrd gives the machine an initramfs of its own: whoever made the other may remove
-// it, and a machine that goes on from an image of this one needs it. It returns its path.
+// holdInitrd gives the machine its own copy of the initramfs and returns its
+// path: the original may be removed, and machines restored from an image of
+// this one need it.
 func (g *guest) holdInitrd() (string, error) {
 	own := g.Dir.File(machine.InitrdFile)
 	if err := linkOrCopy(initrdFor(g.spec), own); err != nil {
@@ -35,16 +36,16 @@ func (g *guest) holdInitrd() (string, error) {
 	return own, nil
 }
 
-// keepInitrd puts the machine's initramfs beside its image.
+// keepInitrd puts the machine's initramfs into the image.
 func (s *snapshot) keepInitrd() error {
 	from := s.Dir.File(machine.InitrdFile)
-	if !isThere(from) { // it was started by a program that did not hold it
+	if !isThere(from) { // started by an older holt, which did not keep it
 		from = initrdFor(s.guest.spec)
 	}
 	err := linkOrCopy(from, filepath.Join(s.spec.Dir, machine.InitrdFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return holt.Errorf(holt.Conflict, "the initramfs %s that the machine was started with is gone: nothing could go on from an image of it", from).
-			WithHint("stop the computer and start it: then it has one that stays")
+		return holt.Errorf(holt.Conflict, "the machine's initramfs %s has been removed, and a snapshot could not be restored without it", from).
+			WithHint("stop and start the computer: it then has a copy of its own")
 	}
 	if err != nil {
 		return fmt.Errorf("keep initramfs: %w", err)
@@ -57,8 +58,8 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// linkOrCopy makes a file that never changes another name, in place of what has that one.
-// Where it lies on another disk or is another user's, it is copied, durably.
+// linkOrCopy makes to a hard link of the immutable file from, replacing any
+// file. On another disk or for another user's file it copies, durably.
 func linkOrCopy(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

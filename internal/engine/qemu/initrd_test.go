@@ -10,9 +10,9 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// A machine, and each image of it, has an initramfs of its own: whoever made the file that it was
-// started with removes that, and the image that it went on from goes too.
-func TestInitrdIsHeld(t *testing.T) {
+// A machine, and each image of it, has its own initramfs, which survives the
+// removal of the original and of the image the machine was restored from.
+func TestInitrdIsCopied(t *testing.T) {
 	e, dir := emulated(t, monitorWait), t.TempDir()
 	spec := machine.Spec{ID: "x", Dir: filepath.Join(dir, "machine"), CPUs: 1, MemoryMB: 128}
 	kernel, initrd := machinetest.Boot(t)
@@ -64,7 +64,7 @@ func TestInitrdIsHeld(t *testing.T) {
 	}
 }
 
-// A file on another disk is copied, and what has the name already goes.
+// A file on another disk is copied, and an existing file is replaced.
 func TestLinkOrCopy(t *testing.T) {
 	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
 	if other, err := os.MkdirTemp("/dev/shm", "holt-test"); err == nil {

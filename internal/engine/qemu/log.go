@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxLog bounds a log file, bytes. When it is reached the older half goes.
+// maxLog is the maximum size of a log file, bytes. When it is reached the older half is removed.
 const maxLog = 1 << 20
 
-// tailLog is a file that keeps the end of what is written to it. Write never
-// fails, so that a full disk does not stop the reader of a pipe.
+// tailLog is a file that keeps the end of its input. Write never fails, so that
+// a full disk does not stop the reader of a pipe.
 type tailLog struct {
 	path string
 
@@ -22,11 +22,11 @@ type tailLog struct {
 	last []byte // the last few KiB, for error messages
 }
 
-// maxLast bounds what is kept in memory, bytes.
+// maxLast is how much is kept in memory, bytes.
 const maxLast = 2 << 10
 
-// openLog opens the log for appending, and removes what a process that was
-// killed while it halved the log left beside it.
+// openLog opens the log for appending, and removes the temporary file of a
+// process that was killed while it halved the log.
 func openLog(path string) (*tailLog, error) {
 	left, err := filepath.Glob(path + ".*")
 	if err != nil {
@@ -47,8 +47,8 @@ func openLog(path string) (*tailLog, error) {
 	return &tailLog{path: path, file: f, size: info.Size()}, nil
 }
 
-// Write appends p, as far as the disk allows. At most half of maxLog at a time
-// keeps the bound; drain writes far less.
+// Write appends p as far as the disk allows. Limiting p to half of maxLog keeps
+// the file within its limit; drain writes far less.
 func (l *tailLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *tailLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// halve replaces the file by its second half. If that fails (no space for a
-// copy) the file is emptied: the bound holds whatever happens.
+// halve removes the first half of the file. If there is no space for a copy, it
+// empties the file, to keep the limit.
 func (l *tailLog) halve() {
 	if f, size, err := copyTail(l.path, l.file, l.size-maxLog/2); err == nil {
 		l.file.Close()
@@ -104,9 +104,9 @@ func (l *tailLog) Last() string {
 // Close closes the file.
 func (l *tailLog) Close() error { return l.file.Close() }
 
-// drain copies from r to the log until r ends, and then closes both.
+// drain copies r to the log until r ends, and then closes both.
 func (l *tailLog) drain(r io.ReadCloser) {
-	io.Copy(l, r) // its error is the end: r was closed, or the process ended
+	io.Copy(l, r) // an error only means that r was closed or the process ended
 	r.Close()
 	l.Close()
 }

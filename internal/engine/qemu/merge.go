@@ -19,9 +19,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// MergeDisk implements [machine.Engine]. What the smaller of the two holds is
-// copied: into under, which then takes the place of path, or into path. In both
-// cases path shows the same all the while.
+// MergeDisk implements [machine.Engine]. It copies the content of the smaller
+// disk: into under, which then replaces path, or into path. In both cases path
+// has the same content throughout.
 func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	if _, err := os.Stat(path); err != nil {
 		return holt.Errorf(holt.NotFound, "merge disk: %w", err)
@@ -35,18 +35,18 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 		return missing
 	}
 	if _, err := os.Lstat(under); errors.Is(err, fs.ErrNotExist) && top.Base != under {
-		return nil // it was done
+		return nil // already merged
 	}
 	bottom, err := describe(under)
 	switch {
 	case err != nil:
 		return err
 	case bottom.Base == "":
-		return holt.Errorf(holt.InvalidArgument, "disk %s lies over nothing", under)
-	case top.Base == bottom.Base: // it was done, but for the last step
+		return holt.Errorf(holt.InvalidArgument, "disk %s has no base", under)
+	case top.Base == bottom.Base: // already merged, except for the last step
 		return remove(under)
 	case !sameFile(top.Base, under): // the directory may have been moved
-		return holt.Errorf(holt.Conflict, "disk %s lies over %s, not over %s", path, clip(top.Base), under)
+		return holt.Errorf(holt.Conflict, "the base of disk %s is %s, not %s", path, clip(top.Base), under)
 	case missing != nil:
 		return missing
 	}
@@ -65,7 +65,7 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 		}
 		return err
 	}
-	// -d: path is not emptied. It covers what is half-written beneath until it goes.
+	// -d: do not empty path. It hides the incomplete content of under until it is replaced.
 	if err := e.image(ctx, path, over, "commit", "-q", "-d", "-f", "qcow2", "--", path); err != nil {
 		return err
 	}
@@ -81,8 +81,9 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	return nil
 }
 
-// FlattenDisk implements [machine.Engine]. An empty disk is laid over path, and then over
-// what under lies over, for which all in between is copied into it.
+// FlattenDisk implements [machine.Engine]. It creates an empty disk over path
+// and then rebases it on the base of under, which copies everything in between
+// into it.
 func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err error) {
 	top, err := describe(path)
 	if err != nil {
@@ -93,7 +94,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 		return err
 	}
 	if bottom.Base == "" {
-		return holt.Errorf(holt.InvalidArgument, "disk %s lies over nothing", under)
+		return holt.Errorf(holt.InvalidArgument, "disk %s has no base", under)
 	}
 	beneath, err := e.beneath(ctx, path)
 	if err != nil {
@@ -111,7 +112,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 		bytes, at = bytes+d.Bytes, !sameFile(beneath[i].Path, under)
 	}
 	if at {
-		return holt.Errorf(holt.Conflict, "disk %s does not lie over %s", path, under)
+		return holt.Errorf(holt.Conflict, "disk %s is not above %s", path, under)
 	}
 	if err := roomFor(filepath.Dir(to), bytes/mib+mergeSpareMB); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 			os.Remove(to)
 		}
 	}()
-	// -u: what is under it is looked at here only.
+	// -u: the base has been checked here.
 	if err := e.image(ctx, to, nil, "create", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", path, "--", to, strconv.FormatInt(top.VirtualSize, 10)); err != nil {
 		return err
 	}
@@ -132,10 +133,11 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 	return machine.Sync(to)
 }
 
-// mergeSpareMB is what a merge, which nobody waits for, leaves free on the host's disk, MiB.
+// mergeSpareMB is the space that a merge leaves free on the host's disk, MiB;
+// merges are background work.
 const mergeSpareMB = 1024
 
-// sameFile tells whether two paths, of which one may go by a symbolic link, name one file.
+// sameFile reports whether two paths, which may contain symbolic links, name one file.
 func sameFile(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {
@@ -145,15 +147,16 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// image runs qemu-img, which ends with this process: another daemon must not
-// meet it at work. It opens what disks name, which their guests may have written meanwhile: where machines are in
-// jails so is it, and sees these files; without any it opens none but path.
+// image runs qemu-img, which ends with this process, so that another daemon
+// never runs at the same time. qemu-img opens the files that disk headers name,
+// which guests may have changed: with jails it runs in a jail that has only
+// these files; without files it opens only path.
 func (e *Engine) image(ctx context.Context, path string, files []jail.File, args ...string) error {
 	var out bytes.Buffer
 	err := jail.Thread(func() error {
 		cmd := exec.CommandContext(ctx, e.img, args...)
 		cmd.Env, cmd.Stdout, cmd.Stderr = environ(), &out, &out
-		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // it comes when the thread ends that began it
+		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // sent when the starting thread ends
 		start := cmd.Start
 		if e.apart && len(files) > 0 {
 			start = func() error { return jail.Cell{User: jail.User("disk " + path), Files: files}.Start(cmd) }

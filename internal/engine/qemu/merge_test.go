@@ -39,7 +39,7 @@ func qemuIO(t *testing.T, disk, command string) {
 	}
 }
 
-// shown is what a disk holds, at each MiB: who wrote there last.
+// shown returns the content of a disk at each MiB: the last writer.
 func shown(t *testing.T, disk string) (all [40]byte) {
 	t.Helper()
 	raw := filepath.Join(t.TempDir(), "raw")
@@ -61,8 +61,7 @@ func shown(t *testing.T, disk string) (all [40]byte) {
 	return all
 }
 
-// Merged disks show what they did, whichever way the bytes go, and the one
-// beneath is gone.
+// A merged disk has the same content in either direction of copying, and the one below is removed.
 func TestMergeDisk(t *testing.T) {
 	e := open(t)
 	for name, places := range map[string][][]int{
@@ -104,7 +103,7 @@ func TestMergeDisk(t *testing.T) {
 	}
 }
 
-// A merge that is killed at any time leaves both disks as they are seen.
+// A merge that is killed at any time does not change the content of either disk.
 func TestMergeDiskKilled(t *testing.T) {
 	e := open(t)
 	many := make([]int, 30)
@@ -147,7 +146,7 @@ func TestMergeDiskRefused(t *testing.T) {
 	if err := e.MergeDisk(t.Context(), disks[1]+"x", disks[0]); holt.CodeOf(err) != holt.NotFound {
 		t.Error(err)
 	}
-	// By another name of its directory it is the same; elsewhere it is not known.
+	// A symbolic link to the same directory works; another directory does not.
 	disks = chain(t, e, []int{1}, []int{2}, []int{3})
 	dir := filepath.Dir(disks[0])
 	link, moved := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "moved")
@@ -171,7 +170,7 @@ func TestMergeDiskRefused(t *testing.T) {
 	if _, err := os.Stat(in(moved, 0)); err != nil {
 		t.Error(err)
 	}
-	// A machine has it open: writes to it, or has it beneath what it writes to.
+	// A running machine has it open, for writing or as a base.
 	disks = chain(t, e, []int{1}, []int{2}, []int{3}, []int{4, 5, 6})
 	for _, merged := range [][2]string{{disks[3], disks[2]}, {disks[2], disks[1]}} {
 		want := shown(t, disks[3])
@@ -189,7 +188,7 @@ func TestMergeDiskRefused(t *testing.T) {
 	}
 }
 
-// hold has a disk open for writing, as a machine has, until let is called.
+// hold opens a disk for writing, as a machine does, until let is called.
 func hold(t *testing.T, disk string) (let func()) {
 	t.Helper()
 	cmd := exec.Command("qemu-io", "-f", "qcow2", disk)

@@ -15,25 +15,26 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// Names of QEMU's for what a migration is in.
+// QEMU's names of migration states.
 const (
 	statusActive        = "active"
-	statusPreSwitchover = "pre-switchover" // the processors stand, and it waits to be told to go on
+	statusPreSwitchover = "pre-switchover" // the processors are stopped, and it waits for migrate-continue
 	statusCompleted     = "completed"
 )
 
 const (
-	// migrationPoll is how often a migration is looked at, beside its events.
+	// migrationPoll is how often a migration is polled, in addition to its events.
 	migrationPoll = 20 * time.Millisecond
-	// proceedPoll is how often a guest is looked at that is about to go on.
+	// proceedPoll is how often a guest is polled that is about to continue.
 	proceedPoll = time.Millisecond
-	// maxDowntime is the longest that QEMU takes for a guest's stand, ms.
+	// maxDowntime is the longest downtime that QEMU accepts, ms.
 	maxDowntime = 2_000_000
-	// pipeSize is what is asked for, bytes; an unprivileged process gets no more.
+	// pipeSize is the requested size of a pipe, bytes; it is the maximum for an
+	// unprivileged process.
 	pipeSize = 1 << 20
 )
 
-// migration is what QEMU says about one. Source: MigrationInfo in
+// migration is QEMU's status of a migration. Source: MigrationInfo in
 // qapi/migration.json of QEMU 7.2.
 type migration struct {
 	Status   string `json:"status"`
@@ -47,30 +48,30 @@ type migration struct {
 // stream is a migration into a pipe, and its splitter.
 type stream struct {
 	*guest
-	out      *os.File // of the pipe
+	out      *os.File // read end of the pipe
 	splitter *splitter
 
 	end   sync.Once
-	done  chan struct{} // closed when the splitter has ended; guards what follows
+	done  chan struct{} // closed when the splitter has ended; guards the fields below
 	state int64         // bytes
 	err   error
 }
 
-// openStream begins a migration that stops the processors when what is left can be
-// copied within pause, and waits then.
+// openStream begins a migration. It stops the processors when the remaining memory
+// can be copied within pause, and then waits.
 //
-// In software emulation QEMU (7.2 and others) forgets writes: a round that looks for
-// changed pages makes them count as unchanged, while the emulated processors go on
-// writing to those that they have at hand without telling. So there is one round
-// only, which begins and ends with the processors at rest: as it begins they
-// forget what they have at hand, and from then on the first write to each page is told.
+// In software emulation QEMU (7.2 and others) loses writes: the scan for changed
+// pages marks them unchanged, while the emulated processors continue to write
+// through cached TLB entries without setting the mark. So there is only one round,
+// with the processors stopped at its beginning and end: stopping flushes the TLB,
+// after which the first write to each page sets the mark.
 func (g *guest) openStream(ctx context.Context, memory []*os.File, state *os.File, pause time.Duration) (*stream, error) {
 	if err := g.capabilities(ctx, "events", "pause-before-switchover", "auto-converge"); err != nil {
 		return nil, err
 	}
 	limit := max(pause.Milliseconds(), 1)
 	if g.oneRound() {
-		limit = 0 // not even what is left of the first round is looked at again
+		limit = 0 // do not scan again, even for the rest of the first round
 	}
 	err := g.monitor.do(ctx, "migrate-set-parameters", map[string]any{
 		"max-bandwidth": int64(1) << 40, "downtime-limit": limit,
@@ -83,7 +84,7 @@ func (g *guest) openStream(ctx context.Context, memory []*os.File, state *os.Fil
 	if err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)
 	}
-	defer in.Close() // QEMU's copy keeps it
+	defer in.Close() // QEMU has a copy
 	unix.FcntlInt(in.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	s := &stream{guest: g, out: out, done: make(chan struct{}), splitter: newSplitter(out, int64(g.hardware.MemoryMB)*mib, memory[0])}
 	for i, dimm := range g.hardware.Memory {
@@ -91,7 +92,7 @@ func (g *guest) openStream(ctx context.Context, memory []*os.File, state *os.Fil
 	}
 	go func() {
 		s.state, s.err = s.splitter.split(state)
-		close(s.done) // first: what QEMU says once its writes fail is not why they do
+		close(s.done) // first: QEMU's error after failed writes is not the cause
 		s.shut()
 	}()
 	if err := s.begin(ctx, in); err != nil {
@@ -102,16 +103,16 @@ func (g *guest) openStream(ctx context.Context, memory []*os.File, state *os.Fil
 	return s, nil
 }
 
-// oneRound says whether memory may be looked at only while the processors rest.
+// oneRound reports whether memory may be scanned only while the processors are stopped.
 func (g *guest) oneRound() bool { return g.engine.verdict.Accel != machine.AccelKVM }
 
-// begin lets QEMU write to the pipe.
+// begin passes the pipe to QEMU and starts the migration.
 func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	if err := s.monitor.give(ctx, "migration", pipe); err != nil {
 		return err
 	}
 	s.pauses.begin()
-	if disk := s.Disk(); disk != "" { // QEMU does it when the processors stop; then less is left to do
+	if disk := s.Disk(); disk != "" { // QEMU does it again when the processors are stopped; then less is left
 		if err := machine.Sync(disk); err != nil {
 			return fmt.Errorf("write out root disk: %w", err)
 		}
@@ -124,7 +125,7 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	if err := s.monitor.do(ctx, "migrate", map[string]string{"uri": "fd:migration"}, nil); err != nil || !s.oneRound() {
 		return err
 	}
-	copied := false // before it could run
+	copied := false // before the guest could run
 	err := s.await(ctx, func(now migration) error { copied = now.Status == statusPreSwitchover; return nil }, statusActive, statusPreSwitchover)
 	if err != nil || copied {
 		return err
@@ -136,8 +137,9 @@ func (s *stream) begin(ctx context.Context, pipe *os.File) error {
 	return nil
 }
 
-// standing waits for the end of the round when QEMU has refused to let the processors run: from a little before it says so
-// they stand until they are told to go on. What stands for another reason is copied, too.
+// standing waits for the end of the round when QEMU has refused to continue the
+// processors: shortly before the end they are stopped until migrate-continue. A
+// guest that is stopped for another reason is copied too.
 func (s *stream) standing(ctx context.Context, refused error) error {
 	if err := s.await(ctx, func(migration) error { return nil }, statusPreSwitchover); err != nil {
 		return errors.Join(refused, err)
@@ -145,7 +147,7 @@ func (s *stream) standing(ctx context.Context, refused error) error {
 	return nil
 }
 
-// capabilities turns them on, whatever QEMU was told before.
+// capabilities enables migration capabilities, whatever was set before.
 func (g *guest) capabilities(ctx context.Context, names ...string) error {
 	var all []map[string]any
 	for _, name := range names {
@@ -154,8 +156,8 @@ func (g *guest) capabilities(ctx context.Context, names ...string) error {
 	return g.monitor.do(ctx, "migrate-set-capabilities", map[string]any{"capabilities": all}, nil)
 }
 
-// await returns when the migration has one of the statuses. It calls each with what
-// it saw, also the last.
+// await returns when the migration has one of the statuses. It calls each with
+// every status, including the last.
 func (s *stream) await(ctx context.Context, each func(migration) error, statuses ...string) error {
 	tick := time.NewTicker(migrationPoll)
 	defer tick.Stop()
@@ -192,7 +194,7 @@ func (s *stream) await(ctx context.Context, each func(migration) error, statuses
 	}
 }
 
-// broke returns the error with which the splitter has ended, if it has.
+// broke returns the error of the splitter, if it has ended with one.
 func (s *stream) broke() error {
 	select {
 	case <-s.done:
@@ -212,7 +214,7 @@ func (s *stream) finish(ctx context.Context) (state, data int64, err error) {
 	}
 }
 
-// shut closes the pipe: what QEMU writes fails from then on.
+// shut closes the pipe: further writes of QEMU fail.
 func (s *stream) shut() { s.end.Do(func() { s.out.Close() }) }
 
 // close ends the splitter and waits for it.
@@ -221,7 +223,7 @@ func (s *stream) close() {
 	<-s.done
 }
 
-// status is what QEMU says about the guest.
+// status returns QEMU's status of the guest.
 func (g *guest) status(ctx context.Context) (string, error) {
 	var now struct {
 		Status string `json:"status"`
@@ -230,7 +232,7 @@ func (g *guest) status(ctx context.Context) (string, error) {
 	return now.Status, err
 }
 
-// settle ends a migration, if there is one, and lets the guest go on.
+// settle cancels a migration, if there is one, and continues the guest.
 func (g *guest) settle(ctx context.Context) error {
 	if err := g.monitor.do(ctx, "migrate_cancel", nil, nil); err != nil {
 		return err
@@ -250,8 +252,8 @@ func (g *guest) settle(ctx context.Context) error {
 	}
 }
 
-// proceed lets the guest go on. A migration that has ended says so a little
-// before it lets the guest be told to.
+// proceed continues the guest. QEMU reports the end of a migration slightly
+// before it accepts that command.
 func (g *guest) proceed(ctx context.Context) error {
 	for {
 		status, err := g.status(ctx)
@@ -263,7 +265,7 @@ func (g *guest) proceed(ctx context.Context) error {
 			err = wait(ctx, proceedPoll)
 		case "postmigrate", "paused":
 			err = g.monitor.do(ctx, "cont", nil, nil)
-		default: // it runs, or stands for a reason of its own
+		default: // it runs, or is stopped for another reason
 			return nil
 		}
 		if err != nil {
@@ -283,8 +285,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// isOver says whether the machine has ended, which can be the reason for err: QEMU's
-// monitor is closed a little before.
+// isOver reports whether the machine has ended, which may be the cause of err:
+// QEMU closes its monitor slightly earlier.
 func (g *guest) isOver(err error) bool {
 	if errors.Is(err, errMonitorClosed) {
 		timer := time.NewTimer(g.engine.wait)
@@ -302,21 +304,21 @@ func (g *guest) isOver(err error) bool {
 	}
 }
 
-// pauses is how long the guest stood still, by QEMU's own clock.
+// pauses measures how long the guest was stopped, by QEMU's clock.
 type pauses struct {
 	mu    sync.Mutex
-	since time.Time // zero: it runs
+	since time.Time // zero: running
 	sum   time.Duration
 }
 
-// begin forgets what was before.
+// begin resets the measurement.
 func (p *pauses) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.sum = time.Time{}, 0
 }
 
-// see takes the events STOP and RESUME.
+// see handles the events STOP and RESUME.
 func (p *pauses) see(e event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,7 +331,7 @@ func (p *pauses) see(e event) {
 	}
 }
 
-// total is how long the guest stood since begin, until now if it still does.
+// total returns how long the guest was stopped since begin, including a stop that has not ended.
 func (p *pauses) total() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

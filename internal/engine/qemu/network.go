@@ -9,10 +9,12 @@ import (
 
 const networkSocket = machine.PortNetwork + ".sock"
 
-// listening returns when QEMU waits for the guest's network. A thread of QEMU begins to listen, and the main loop takes
-// note of that when it has nothing else to do; in QEMU 7.2 and others (net/stream.c) a frame of the guest before then is
-// written to a socket that is not there, which ends the process. A restored guest has such a frame when it goes on:
-// QEMU announces where it is now. That somebody can connect shows that all of it was done.
+// listening waits until QEMU accepts connections for the guest's network. A
+// QEMU thread starts to listen, and the main loop registers that when it is
+// idle; in QEMU 7.2 and others (net/stream.c) a frame of the guest before that
+// is written to a missing socket, which ends the process. A restored guest
+// sends such a frame at once: QEMU announces its location. A successful
+// connection shows that the registration is done.
 func (g *guest) listening(ctx context.Context) error {
 	if !g.spec.Network {
 		return nil
@@ -21,7 +23,7 @@ func (g *guest) listening(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() // QEMU waits for another then
+	defer conn.Close() // QEMU then waits for another
 	for {
 		select {
 		case e, ok := <-g.monitor.events:

@@ -14,12 +14,12 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// slowToListen is a QEMU whose threads listen only after some seconds: as on a host that has no time for them.
+// slowToListen is a QEMU whose threads listen only after some seconds, as on a busy host.
 const slowToListen = `#!/bin/sh
 exec strace -D -f -qq -o /dev/null -e trace=listen -e inject=listen:delay_enter=3000000:when=1 %s "$@"
 `
 
-// A machine goes on, and announces itself, only when QEMU has a socket to write that to.
+// A machine continues, and announces itself, only when QEMU has a socket for its frames.
 func TestNetworkNotListening(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Fatal("strace is not installed: scripts/test-deps installs what the tests use")
@@ -51,7 +51,7 @@ func TestNetworkNotListening(t *testing.T) {
 	w.ask(t, m, "link")
 }
 
-// The other end of a guest's network may end at any time: whatever waits for the guest, or for it.
+// The network process may die at any time, with frames queued in either direction.
 func TestNetworkKilled(t *testing.T) {
 	w := newWorld(t, emulated(t, monitorWait), 128)
 	w.ask(t, w, "link")
@@ -89,7 +89,7 @@ func (w *world) plug(t *testing.T) net.Conn {
 	return conn
 }
 
-// sendFrame sends the guest a frame that is for all.
+// sendFrame sends the guest a broadcast frame.
 func sendFrame(t *testing.T, conn net.Conn, size int) error {
 	t.Helper()
 	frame := make([]byte, 4+size)
@@ -99,7 +99,7 @@ func sendFrame(t *testing.T, conn net.Conn, size int) error {
 	return err
 }
 
-// fill sends frames until QEMU takes no more.
+// fill sends frames until QEMU accepts no more.
 func fill(t *testing.T, conn net.Conn, size int) {
 	t.Helper()
 	conn.SetWriteDeadline(time.Now().Add(time.Second))

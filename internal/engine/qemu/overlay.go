@@ -17,18 +17,17 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// overlay is a disk that the guest shall write to instead of the one it has.
-// QEMU has it open already.
+// overlay is a disk that will replace the guest's current one. QEMU has it open already.
 type overlay struct {
 	*guest
 	path   string
-	node   string // QEMU's name for it
-	under  string // and for the disk that it will lie on
-	frozen string // which is this
+	node   string // QEMU's node name for it
+	under  string // node name of the disk below it
+	frozen string // path of the disk below it
 }
 
-// drive is the guest's root disk as QEMU has it, the zero value without one.
-// Source: BlockInfo in qapi/block-core.json of QEMU 7.2.
+// drive is QEMU's view of the guest's root disk; zero without one. Source:
+// BlockInfo in qapi/block-core.json of QEMU 7.2.
 type drive struct {
 	Node  string `json:"node-name"`
 	File  string `json:"file"`
@@ -40,7 +39,7 @@ type drive struct {
 	} `json:"image"`
 }
 
-// root asks for the guest's root disk.
+// root returns the guest's root disk.
 func (g *guest) root(ctx context.Context) (drive, error) {
 	var drives []struct {
 		Inserted *drive `json:"inserted"`
@@ -56,21 +55,21 @@ func (g *guest) root(ctx context.Context) (drive, error) {
 	return drive{}, nil
 }
 
-// isIts refuses a disk that QEMU, which a guest may have taken over, says instead of the machine's.
-func (g *guest) isIts(disk drive) error {
+// checkOwnDisk refuses a disk that is not the machine's: a compromised QEMU may name any.
+func (g *guest) checkOwnDisk(disk drive) error {
 	if disk.File == g.Disk() {
 		return nil
 	}
-	return holt.Errorf(holt.Corrupt, "QEMU says that the machine writes to %q, but its disk is %s", clip(disk.File), g.Disk())
+	return holt.Errorf(holt.Corrupt, "QEMU reports the disk %q, but the machine's disk is %s", clip(disk.File), g.Disk())
 }
 
-// addOverlay makes an overlay on the disk that the guest has, and opens it.
+// addOverlay creates an overlay on the guest's current disk, and opens it.
 func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	disk, err := g.root(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.isIts(disk); err != nil {
+	if err := g.checkOwnDisk(disk); err != nil {
 		return nil, err
 	}
 	if err := g.engine.createOverlay(ctx, path, disk.File, disk.Image.Size); err != nil {
@@ -90,7 +89,7 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	}
 	for _, options := range []map[string]any{
 		fileNode(fileOf(o.node), path),
-		// It comes to lie on the other when it is inserted.
+		// Its base is set when it is inserted.
 		with(diskNode(o.node), "backing", nil),
 	} {
 		if err := g.monitor.do(ctx, "blockdev-add", options, nil); err != nil {
@@ -100,14 +99,14 @@ func (g *guest) addOverlay(ctx context.Context, path string) (*overlay, error) {
 	return o, nil
 }
 
-// createOverlay makes an overlay of size bytes on a disk that a guest writes to.
-// It is whole and durable when there is something at path.
+// createOverlay creates an overlay of size bytes on a disk in use by a guest.
+// If path exists it is complete and durable.
 func (e *Engine) createOverlay(ctx context.Context, path, under string, size int64) error {
 	if _, err := os.Lstat(path); err == nil {
 		return holt.Errorf(holt.AlreadyExists, "disk %s exists already", path)
 	}
 	making := path + makingSuffix
-	// -u: what is under it is not looked at, since QEMU has it open for writing.
+	// -u: do not open the base, since QEMU has it open for writing.
 	out, err := exec.CommandContext(ctx, e.img, "create", "-q", "-u", "-f", "qcow2",
 		"-F", "qcow2", "-b", under, "--", making, strconv.FormatInt(size, 10)).CombinedOutput()
 	if err != nil {
@@ -132,10 +131,10 @@ func (e *Engine) createOverlay(ctx context.Context, path, under string, size int
 	return err
 }
 
-// makingSuffix is added to the path of an overlay that is being made.
+// makingSuffix is added to the path of an incomplete overlay.
 const makingSuffix = ".new"
 
-// newNode is a name for a disk that is to be opened.
+// newNode returns a node name for a new disk.
 func (g *guest) newNode(ctx context.Context) (node string, err error) {
 	names, err := g.nodeNames(ctx)
 	if err != nil {
@@ -147,7 +146,7 @@ func (g *guest) newNode(ctx context.Context) (node string, err error) {
 	return node, nil
 }
 
-// nodeNames are the names of what QEMU has open.
+// nodeNames returns the names of all nodes that QEMU has open.
 func (g *guest) nodeNames(ctx context.Context) (map[string]bool, error) {
 	var nodes []struct {
 		Name string `json:"node-name"`
@@ -162,33 +161,33 @@ func (g *guest) nodeNames(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
-// insert lets the guest write to the overlay. QEMU writes out all that belongs to the
-// disk beneath and opens that for reading only.
+// insert makes the overlay the guest's disk. QEMU flushes the disk below and reopens it read-only.
 func (o *overlay) insert(ctx context.Context) error {
 	return o.monitor.do(ctx, "blockdev-snapshot", map[string]any{"node": o.under, "overlay": o.node}, nil)
 }
 
-// undo takes the overlay away: what was written to it since it was inserted, if it
-// was, comes to lie where the guest wrote before. An error leaves it in its place.
+// undo removes the overlay. If it was inserted, undo first copies what was
+// written to it into the disk below, which becomes the guest's disk again.
+// After an error the overlay stays.
 func (o *overlay) undo(ctx context.Context) error {
 	disk, err := o.root(ctx)
 	if err == nil && disk.Node == o.node {
 		err = o.commit(ctx)
 	}
 	if err != nil && o.isOver(err) && o.Disk() != o.path {
-		return os.Remove(o.path) // nothing was written to it
+		return os.Remove(o.path) // it is empty
 	}
 	if err != nil {
 		return err
 	}
 	for _, node := range []string{o.node, fileOf(o.node)} {
-		o.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": node}, nil) // or it was never added
+		o.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": node}, nil) // ignore an error: it may not have been added
 	}
 	return os.Remove(o.path)
 }
 
-// commit writes what the overlay holds to the disk beneath, and lets the guest write
-// there again. The guest may run meanwhile.
+// commit copies the overlay into the disk below and makes that the guest's disk
+// again. The guest may run.
 func (o *overlay) commit(ctx context.Context) error {
 	id := "commit-" + o.node
 	err := o.monitor.do(ctx, "block-commit", map[string]string{"job-id": id, "device": o.node, "base-node": o.under}, nil)
@@ -197,7 +196,7 @@ func (o *overlay) commit(ctx context.Context) error {
 		if status, err = o.job(ctx, id); err != nil {
 			break
 		}
-		if status == "ready" && !told { // all but what is written now lies beneath
+		if status == "ready" && !told { // everything except current writes has been copied
 			told = true
 			err = o.monitor.do(ctx, "job-complete", map[string]string{"id": id}, nil)
 		} else if status != "" {
@@ -213,12 +212,12 @@ func (o *overlay) commit(ctx context.Context) error {
 		o.setDisk(writes)
 	}
 	if err == nil && asked == nil && disk.Node != o.under {
-		err = holt.Errorf(holt.Internal, "QEMU did not write an overlay back")
+		err = holt.Errorf(holt.Internal, "QEMU did not commit an overlay")
 	}
 	return errors.Join(err, asked)
 }
 
-// job is what a job of QEMU's is in; "" when it has ended.
+// job returns the status of a job of QEMU; "" when it has ended.
 func (g *guest) job(ctx context.Context, id string) (status string, err error) {
 	var jobs []struct {
 		ID     string `json:"id"`
@@ -235,18 +234,18 @@ func (g *guest) job(ctx context.Context, id string) (status string, err error) {
 	return "", nil
 }
 
-// closeUnused closes disks that nothing lies over any more, and overlays that a
-// daemon has opened, and died before it inserted them.
+// closeUnused closes disks that no disk uses as a base any more, and overlays
+// that a daemon opened before it died without inserting them.
 func (g *guest) closeUnused(ctx context.Context) error {
 	names, err := g.nodeNames(ctx)
 	if err != nil {
 		return err
 	}
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return name != rootNode && !strings.HasPrefix(name, overlayPrefix) })
-	for left := -1; left != len(names); { // a disk goes before its file and what it lies over
+	for left := -1; left != len(names); { // a disk must be closed before its file and its base
 		left = len(names)
 		for name := range names {
-			err := g.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": name}, nil) // refused for those in use
+			err := g.monitor.do(ctx, "blockdev-del", map[string]string{"node-name": name}, nil) // refused for nodes in use
 			if err == nil {
 				delete(names, name)
 			}
@@ -255,14 +254,14 @@ func (g *guest) closeUnused(ctx context.Context) error {
 	return nil
 }
 
-// rootNode is QEMU's name for the disk that a machine is started with, and
-// overlayPrefix begins those for overlays.
+// rootNode is QEMU's node name of a machine's first disk, and overlayPrefix
+// begins those of overlays.
 const rootNode, overlayPrefix = "root", "root-"
 
-// fileOf names the file that a disk lies in.
+// fileOf returns the name of the file node of a disk.
 func fileOf(node string) string { return node + "-file" }
 
-// fileNode and diskNode are the two halves of a disk: its file, and the qcow2 in it.
+// fileNode and diskNode describe the two nodes of a disk: its file, and the qcow2 in it.
 func fileNode(name, path string) map[string]any {
 	return map[string]any{"node-name": name, "driver": "file", "filename": path, "discard": "unmap"}
 }

@@ -22,31 +22,31 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// preferredMachine is the machine type that memory snapshots are tied to. It
-// is never microvm, which hangs at random under TCG and has no hotplug.
+// preferredMachine is the machine type that memory images are tied to. It is
+// never microvm, which hangs at random under TCG and has no hotplug.
 const preferredMachine = "pc-q35-7.2"
 
-// verdictFile keeps a Verdict in the cache directory.
+// verdictFile stores a Verdict in the cache directory.
 const verdictFile = "qemu.json"
 
-// maxVerdict bounds that file, bytes.
+// maxVerdict is the maximum size of that file, bytes.
 const maxVerdict = 64 << 10
 
-// Verdict is what QEMU on this host can do.
+// Verdict describes QEMU on this host.
 type Verdict struct {
 	Binary      string               `json:"binary"`       // resolved path
-	Version     string               `json:"version"`      // as "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)"
-	MachineType string               `json:"machine_type"` // the pinned q35, as "pc-q35-7.2"
+	Version     string               `json:"version"`      // such as "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)"
+	MachineType string               `json:"machine_type"` // the versioned q35, such as "pc-q35-7.2"
 	Accel       machine.Acceleration `json:"accel"`
 	Reason      string               `json:"reason"` // a sentence: why this acceleration
 	BootID      string               `json:"boot_id"`
-	HostCPU     string               `json:"host_cpu"` // its name and features, short
+	HostCPU     string               `json:"host_cpu"` // its name, and a checksum of its features
 }
 
-// Probe looks at QEMU and at KVM: the processor's flags, the device, and then a
-// boot of a tiny program, with a deadline of 3 s, in a process that is killed.
-// KVM is used only if all of them are right. A verdict in opt.CacheDir that
-// was reached since the host booted, with the same QEMU, is taken as it is.
+// Probe checks QEMU and KVM: the processor's flags, the device, and a test boot of
+// a tiny program, with a deadline of 3 s, in a process that is then killed. KVM is
+// used only if all checks succeed. A verdict in opt.CacheDir from the same boot of
+// the host and the same QEMU is reused.
 //
 // Errors: Unsupported if QEMU is not installed or not for this processor.
 func Probe(ctx context.Context, opt Options) (Verdict, error) {
@@ -74,11 +74,11 @@ func Probe(ctx context.Context, opt Options) (Verdict, error) {
 	return v, nil
 }
 
-// whyNotKVM returns a sentence, or "" if KVM works.
+// whyNotKVM returns why KVM does not work, or "".
 func whyNotKVM(ctx context.Context, binary string) string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return fmt.Sprintf("the processor cannot be looked at: %v", err)
+		return fmt.Sprintf("the processor cannot be inspected: %v", err)
 	}
 	f, devErr := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if devErr == nil {
@@ -93,14 +93,14 @@ func whyNotKVM(ctx context.Context, binary string) string {
 	return ""
 }
 
-// judge says why KVM cannot work, given /proc/cpuinfo and the error of opening /dev/kvm.
+// judge returns why KVM cannot work, given /proc/cpuinfo and the error of opening /dev/kvm.
 func judge(cpuinfo []byte, device error) string {
 	flags := cpuFlags(cpuinfo)
 	switch {
 	case !flags["vmx"] && !flags["svm"] && flags["hypervisor"]:
 		why := "this host is itself a virtual machine and its processor offers no virtualisation (neither vmx nor svm)"
 		if device == nil {
-			why += "; that /dev/kvm exists proves nothing"
+			why += "; the existence of /dev/kvm proves nothing"
 		}
 		return why
 	case !flags["vmx"] && !flags["svm"]:
@@ -108,7 +108,7 @@ func judge(cpuinfo []byte, device error) string {
 	case errors.Is(device, fs.ErrNotExist):
 		return "/dev/kvm does not exist: the kernel's kvm module is not loaded"
 	case errors.Is(device, fs.ErrPermission):
-		return "/dev/kvm may not be opened by this user: join the group kvm, or run as root"
+		return "this user may not open /dev/kvm: add it to the group kvm, or run holt as root"
 	case device != nil:
 		return fmt.Sprintf("/dev/kvm cannot be opened: %v", device)
 	}
@@ -130,8 +130,8 @@ func cpuFlags(cpuinfo []byte) map[string]bool {
 	return flags
 }
 
-// describeCPU tells one processor from another, given /proc/cpuinfo: its name and a
-// checksum of its features, in whatever order.
+// describeCPU identifies a processor from /proc/cpuinfo: its name, and a
+// checksum of its features in any order.
 func describeCPU(cpuinfo []byte) string {
 	name := "unknown"
 	for line := range bytes.Lines(cpuinfo) {
@@ -145,7 +145,7 @@ func describeCPU(cpuinfo []byte) string {
 	return fmt.Sprintf("%s (%x)", clip(name), sum[:8])
 }
 
-// inspect finds the binary and asks for its version.
+// inspect finds the binary and its version.
 func inspect(ctx context.Context, binary string) (Verdict, error) {
 	boot, err := machine.BootID()
 	if err != nil {
@@ -169,17 +169,16 @@ func inspect(ctx context.Context, binary string) (Verdict, error) {
 	first, _, _ := strings.Cut(string(out), "\n")
 	version, ok := strings.CutPrefix(first, "QEMU emulator version ")
 	if !ok {
-		return Verdict{}, holt.Errorf(holt.Unsupported, "%s does not say which QEMU it is", path)
+		return Verdict{}, holt.Errorf(holt.Unsupported, "%s does not print a QEMU version", path)
 	}
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return Verdict{}, fmt.Errorf("look at the processor: %w", err)
+		return Verdict{}, fmt.Errorf("inspect the processor: %w", err)
 	}
 	return Verdict{Binary: path, Version: strings.TrimSpace(version), BootID: boot, HostCPU: describeCPU(info)}, nil
 }
 
-// machineType returns the preferred machine type, or else the newest q35 that
-// this QEMU pins by a version.
+// machineType returns the preferred machine type, or else the newest versioned q35 of this QEMU.
 func machineType(ctx context.Context, binary string) (string, error) {
 	out, err := exec.CommandContext(ctx, binary, "-machine", "help").Output()
 	if err != nil {
@@ -237,7 +236,7 @@ func parseVerdict(b []byte) (Verdict, error) {
 	return v, nil
 }
 
-// writeVerdict keeps v; without a directory it does nothing.
+// writeVerdict stores v; without a directory it does nothing.
 func writeVerdict(dir string, v Verdict) error {
 	if dir == "" {
 		return nil
@@ -247,11 +246,11 @@ func writeVerdict(dir string, v Verdict) error {
 		return fmt.Errorf("encode verdict: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("keep verdict: %w", err)
+		return fmt.Errorf("store verdict: %w", err)
 	}
 	f, err := os.CreateTemp(dir, verdictFile+".")
 	if err != nil {
-		return fmt.Errorf("keep verdict: %w", err)
+		return fmt.Errorf("store verdict: %w", err)
 	}
 	_, err = f.Write(append(b, '\n'))
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -259,7 +258,7 @@ func writeVerdict(dir string, v Verdict) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return fmt.Errorf("keep verdict: %w", err)
+		return fmt.Errorf("store verdict: %w", err)
 	}
 	return nil
 }

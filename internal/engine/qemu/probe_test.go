@@ -54,7 +54,7 @@ func TestPickMachine(t *testing.T) {
 	}
 }
 
-// installed returns what the host has, and fails the test where there is no QEMU.
+// installed returns the host's QEMU, and fails the test if there is none.
 func installed(t *testing.T) Verdict {
 	t.Helper()
 	v, err := inspect(t.Context(), "")
@@ -66,7 +66,7 @@ func installed(t *testing.T) Verdict {
 
 func TestBootProbe(t *testing.T) {
 	v := installed(t)
-	// In software it always works, so it is the program that is tested here.
+	// Software emulation always works, so this tests the boot program.
 	if err := bootProbe(t.Context(), v.Binary, machine.AccelTCG); err != nil {
 		t.Error(err)
 	}
@@ -75,7 +75,7 @@ func TestBootProbe(t *testing.T) {
 	}
 }
 
-// fake is a program in QEMU's place.
+// fake writes a program to run in place of QEMU.
 func fake(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "qemu")
@@ -85,7 +85,7 @@ func fake(t *testing.T, script string) string {
 	return path
 }
 
-func TestBootProbeThatHangs(t *testing.T) {
+func TestBootProbeHangs(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	hangs := fake(t, `trap '' TERM INT; echo $$ > `+pid+`; exec sleep infinity`)
 	err := bootProbe(t.Context(), hangs, machine.AccelKVM)

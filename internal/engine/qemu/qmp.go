@@ -17,18 +17,18 @@ import (
 	"holt"
 )
 
-// maxMessage bounds one QMP message, bytes. The longest answer of QEMU 7.2 is
-// its schema, 200 KiB.
+// maxMessage is the maximum size of a QMP message, bytes. The longest answer of
+// QEMU 7.2 is its schema, 200 KiB.
 const maxMessage = 1 << 20
 
-// maxEvents bounds the events that wait for their reader; more are dropped.
+// maxEvents is the maximum number of unread events; further ones are dropped.
 const maxEvents = 64
 
-// errMonitorClosed is the end of a QMP session: QEMU ended, or it was closed here.
+// errMonitorClosed is returned when a QMP session ends: QEMU ended, or the session was closed here.
 var errMonitorClosed = errors.New("the QEMU monitor was closed")
 
-// message is anything that QEMU sends: a greeting, an answer or an event.
-// Source: docs/interop/qmp-spec.txt of QEMU 7.2.
+// message is a message of QEMU: a greeting, an answer or an event. Source:
+// docs/interop/qmp-spec.txt of QEMU 7.2.
 type message struct {
 	Greeting *struct {
 		Version struct {
@@ -54,11 +54,10 @@ type message struct {
 	} `json:"timestamp"`
 }
 
-// decodeMessage parses one line. It fails unless the line is exactly one of
-// the things QEMU may send.
+// decodeMessage parses one line, which must be exactly one kind of message.
 func decodeMessage(line []byte) (message, error) {
 	if len(line) > maxMessage {
-		return message{}, fmt.Errorf("QMP message of %d bytes", len(line))
+		return message{}, fmt.Errorf("QMP message is too long: %d bytes", len(line))
 	}
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -71,19 +70,19 @@ func decodeMessage(line []byte) (message, error) {
 		}
 	}
 	if kinds != 1 {
-		return message{}, fmt.Errorf("QMP message is %d things at once", kinds)
+		return message{}, fmt.Errorf("QMP message has %d kinds at once", kinds)
 	}
 	return m, nil
 }
 
-// event is something that happened in QEMU.
+// event is an event of QEMU.
 type event struct {
 	name string
 	at   time.Time // by the host's clock
 	data json.RawMessage
 }
 
-// qmp is a session with QEMU's monitor. QEMU serves one at a time.
+// qmp is a session with QEMU's monitor, which serves one session at a time.
 type qmp struct {
 	conn    net.Conn
 	events  chan event    // closed at the end of the session
@@ -96,7 +95,7 @@ type qmp struct {
 	pending map[uint64]chan message
 }
 
-// openQMP takes conn over and negotiates. It closes conn if it fails.
+// openQMP starts a session on conn. If that fails it closes conn.
 func openQMP(ctx context.Context, conn net.Conn) (*qmp, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
 	lines := bufio.NewScanner(conn)
@@ -107,7 +106,7 @@ func openQMP(ctx context.Context, conn net.Conn) (*qmp, error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("greet QEMU: %w", err)
+		return nil, fmt.Errorf("start QMP session: %w", err)
 	}
 	q := &qmp{
 		conn:    conn,
@@ -132,12 +131,12 @@ func greet(lines *bufio.Scanner) error {
 		return err
 	}
 	if m.Greeting == nil {
-		return errors.New("QMP session begins with no greeting")
+		return errors.New("QMP session has no greeting")
 	}
 	return nil
 }
 
-// read hands answers to those who wait and events to the channel until the
+// read passes answers to their callers and events to the channel until the
 // session ends. It never blocks on either.
 func (q *qmp) read(lines *bufio.Scanner) {
 	defer close(q.stopped)
@@ -145,7 +144,7 @@ func (q *qmp) read(lines *bufio.Scanner) {
 	for lines.Scan() {
 		m, err := decodeMessage(lines.Bytes())
 		if err != nil {
-			break // out of step with QEMU; there is no way back into it
+			break // out of sync with QEMU, which cannot be repaired
 		}
 		switch {
 		case m.Event != "":
@@ -167,7 +166,7 @@ func (q *qmp) read(lines *bufio.Scanner) {
 func (q *qmp) emit(e event) {
 	select {
 	case q.events <- e:
-	default: // none of them is all that tells what it tells
+	default: // drop it: every event has another source, such as polling
 	}
 }
 
@@ -175,22 +174,22 @@ func (q *qmp) answer(m message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := q.pending[*m.ID]; c != nil {
-		c <- m // buffered, and sent to once
+		c <- m // buffered, with one send only
 		delete(q.pending, *m.ID)
 	}
 }
 
-// do runs a command and decodes what it returns into result, unless that is nil.
+// do runs a command and decodes its result into result, unless that is nil.
 func (q *qmp) do(ctx context.Context, command string, args, result any) error {
 	return q.run(ctx, command, args, nil, result)
 }
 
-// give hands an open file over, which QEMU knows by name until it is used.
+// give passes an open file to QEMU under a name.
 func (q *qmp) give(ctx context.Context, name string, f *os.File) error {
 	return q.run(ctx, "getfd", map[string]string{"fdname": name}, f, nil)
 }
 
-// run is do with a file beside the command, unless that is nil.
+// run is do, and passes a file unless it is nil.
 func (q *qmp) run(ctx context.Context, command string, args any, file *os.File, result any) error {
 	id, c, err := q.expect()
 	if err != nil {
@@ -251,8 +250,9 @@ func (q *qmp) send(ctx context.Context, id uint64, command string, args any, fil
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// A command that was cut short would spoil the next one, so an error here ends
-	// the session. A few bytes to a QEMU that reads take no time, whoever waits for the answer.
+	// A partial command would corrupt the next one, so a write error ends the
+	// session. The write has a deadline of its own, since a few bytes to a working
+	// QEMU take no time.
 	q.conn.SetWriteDeadline(time.Now().Add(monitorWait))
 	if err := write(q.conn, append(b, '\n'), file); err != nil {
 		q.conn.Close()
@@ -261,7 +261,7 @@ func (q *qmp) send(ctx context.Context, id uint64, command string, args any, fil
 	return nil
 }
 
-// write sends b, and with it the file if there is one (SCM_RIGHTS, unix(7)).
+// write sends b, and a file if there is one (SCM_RIGHTS, unix(7)).
 func write(conn net.Conn, b []byte, file *os.File) error {
 	if file == nil {
 		_, err := conn.Write(b)
@@ -271,7 +271,7 @@ func write(conn net.Conn, b []byte, file *os.File) error {
 		WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
 	})
 	if !ok {
-		return errors.New("a file can be sent through a unix socket only")
+		return errors.New("a file can only be sent through a unix socket")
 	}
 	n, _, err := socket.WriteMsgUnix(b, unix.UnixRights(int(file.Fd())), nil)
 	if err == nil && n < len(b) {
@@ -280,7 +280,7 @@ func write(conn net.Conn, b []byte, file *os.File) error {
 	return err
 }
 
-// close ends the session and waits for its reader. QEMU goes on.
+// close ends the session and waits for its reader. QEMU keeps running.
 func (q *qmp) close() {
 	q.conn.Close()
 	<-q.stopped

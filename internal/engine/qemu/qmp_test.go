@@ -16,8 +16,8 @@ import (
 
 const greeting = `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "Debian"}, "capabilities": ["oob"]}}` + "\r\n"
 
-// serve plays QEMU on one end of a pipe: it greets, accepts the capabilities,
-// and lets answer handle each later command.
+// serve simulates QEMU on one end of a pipe: it sends the greeting, accepts the
+// capabilities, and lets answer handle each later command.
 func serve(t *testing.T, answer func(conn net.Conn, id uint64, command string)) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -149,7 +149,7 @@ func TestQMPObeysContext(t *testing.T) {
 	}
 }
 
-func TestQMPDropsEventsNobodyTakes(t *testing.T) {
+func TestQMPDropsUnreadEvents(t *testing.T) {
 	q := session(t, func(conn net.Conn, id uint64, command string) {
 		for range maxEvents + 5 {
 			fmt.Fprintln(conn, `{"event": "X"}`)
@@ -177,7 +177,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzSession feeds a session what it likes; nothing may hang or panic.
+// FuzzSession sends arbitrary bytes to a session, which must not hang or panic.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte(greeting + `{"return": {}, "id": 1}` + "\n" + `{"event": "X"}` + "\n" + `{"return": {}, "id": 2}` + "\n"))
 	f.Add([]byte(greeting + `{"return": {}, "id": 1}` + "\n" + `{"return": {}, "id": 99}` + "\n"))

@@ -8,8 +8,9 @@ import (
 	"holt/internal/engine/jail"
 )
 
-// Reopen implements [machine.Machine]: QEMU opens the disks beneath anew, by the names in
-// their files, and puts its own over them between two requests of the guest.
+// Reopen implements [machine.Machine]: QEMU opens the chain of base disks
+// again, by the names in their headers, and switches to it between two requests
+// of the guest.
 func (g *guest) Reopen(ctx context.Context) error {
 	if !g.taking.TryLock() {
 		return holt.Errorf(holt.Conflict, "a snapshot of this machine is being taken")
@@ -19,7 +20,7 @@ func (g *guest) Reopen(ctx context.Context) error {
 	if err != nil || disk.Node == "" {
 		return err
 	}
-	if err := g.isIts(disk); err != nil {
+	if err := g.checkOwnDisk(disk); err != nil {
 		return err
 	}
 	beneath, err := g.engine.beneath(ctx, disk.File)

@@ -13,7 +13,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// restored returns the spec and the hardware of a machine that goes on from an image, or says why it cannot.
+// restored returns the spec and hardware of a machine restored from an image,
+// or why it cannot be restored.
 func (e *Engine) restored(spec machine.Spec) (_ machine.Spec, was Hardware, _ error) {
 	if !filepath.IsAbs(spec.Restore) {
 		return spec, was, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
@@ -29,24 +30,24 @@ func (e *Engine) restored(spec machine.Spec) (_ machine.Spec, was Hardware, _ er
 		return spec, was, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
 	}
 	here := e.verdict.hardware(spec).asIn(was)
-	here.CPUs, here.MemoryMB, here.Growth = was.CPUs, was.MemoryMB, was.Growth // any engine makes them so
+	here.CPUs, here.MemoryMB, here.Growth = was.CPUs, was.MemoryMB, was.Growth // available on any host
 	if what := was.differs(here); what != "" {
 		return spec, was, holt.Errorf(holt.Unsupported, "the image in %s cannot be restored here: %s", spec.Restore, what).
-			WithHint("a machine's memory goes on only where all that it sees is the same; its disk can be booted anywhere")
+			WithHint("a memory image needs the same hardware; the machine's disk can be booted on any")
 	}
 	for i, sizeMB := range was.parts() {
 		info, err := os.Stat(filepath.Join(spec.Restore, machine.MemoryPart(i)))
 		if err == nil && info.Size() != int64(sizeMB)*mib {
-			err = holt.Errorf(holt.Corrupt, "it has %d bytes instead of %d MiB", info.Size(), sizeMB)
+			err = holt.Errorf(holt.Corrupt, "the memory file has %d bytes instead of %d MiB", info.Size(), sizeMB)
 		}
 		if err != nil {
-			return spec, was, fmt.Errorf("look at memory of machine image: %w", err)
+			return spec, was, fmt.Errorf("inspect memory of machine image: %w", err)
 		}
 	}
 	return spec, was, nil
 }
 
-// differs is a sentence that says what is not the same, or "".
+// differs describes the differences, or returns "".
 func (h Hardware) differs(here Hardware) string {
 	var what []string
 	a, b := reflect.ValueOf(h), reflect.ValueOf(here)
@@ -60,9 +61,9 @@ func (h Hardware) differs(here Hardware) string {
 	return strings.Join(what, "; ")
 }
 
-// enlarge tells the guest of a restored machine, before its processors run, that its
-// disk is larger than the one it was laid over, if it is: the guest takes it for
-// as large as it was. A resize to the size that the disk has does nothing else.
+// enlarge notifies the guest of a restored machine, before its processors run,
+// if its disk is larger than when the image was made. A resize to the current
+// size has no other effect.
 func (g *guest) enlarge(ctx context.Context) error {
 	disk, err := g.root(ctx)
 	if err != nil || disk.Image.Size == disk.Image.Backing.Size {
@@ -71,8 +72,7 @@ func (g *guest) enlarge(ctx context.Context) error {
 	return g.monitor.do(ctx, "block_resize", map[string]any{"node-name": disk.Node, "size": disk.Image.Size}, nil)
 }
 
-// load reads the state of an image into a machine that was started for it. Its
-// processors stand still afterwards.
+// load reads the state of an image into a new machine. Its processors stay stopped.
 func (g *guest) load(ctx context.Context) error {
 	if err := g.capabilities(ctx, "events"); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (g *guest) load(ctx context.Context) error {
 		select {
 		case e, ok := <-g.monitor.events:
 			if !ok {
-				return errMonitorClosed // QEMU says why in its log, and ends
+				return errMonitorClosed // QEMU logs the reason and exits
 			}
 			var now migration
 			if e.name != "MIGRATION" || json.Unmarshal(e.data, &now) != nil {

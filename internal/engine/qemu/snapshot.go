@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// undoWait bounds how long a snapshot that is abandoned waits for the guest to go on.
+	// undoWait is how long an abandoned snapshot waits for the guest to continue.
 	undoWait = 30 * time.Second
-	// standWait bounds what is done while the guest stands still, and what is left then.
+	// standWait is the timeout for the steps while the guest is stopped and afterwards.
 	standWait = 2 * time.Minute
-	// heldWait bounds the caller's part of it.
+	// heldWait is the caller's part of that.
 	heldWait = 10 * time.Second
 )
 
-// Snapshot implements [machine.Machine]: live precopy into a pipe, taken apart by a
-// [splitter], with the disk swapped while the processors stand.
+// Snapshot implements [machine.Machine]: live precopy into a pipe, decoded by a
+// [splitter], with the disk switched while the processors are stopped.
 func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machine.SnapshotReport, error) {
 	var none machine.SnapshotReport
 	spec, err := spec.WithDefaults()
@@ -43,8 +43,8 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.holding, cancel)()
-	if err := g.sure(ctx); err != nil {
-		return none, fmt.Errorf("ask what was added to the machine: %w", err)
+	if err := g.refreshAdded(ctx); err != nil {
+		return none, fmt.Errorf("find out what was added to the machine: %w", err)
 	}
 	s := &snapshot{guest: g, spec: spec, frozen: g.Disk()}
 	s.report.MemoryBytes = int64(g.hardware.shape().MemoryMB) * mib
@@ -55,33 +55,33 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	return s.report, nil
 }
 
-// snapshot is one that is being taken.
+// snapshot is a snapshot in progress.
 type snapshot struct {
 	*guest
 	spec   machine.SnapshotSpec
 	report machine.SnapshotReport
-	frozen string // the disk that the image goes with
+	frozen string // the disk that belongs to the image
 
-	made   bool       // spec.Dir is ours
-	memory []*os.File // one for each part of it
+	made   bool       // spec.Dir was created here
+	memory []*os.File // one file for each part of memory
 	state  *os.File
 	disk   *overlay // nil: none
-	begun  bool     // QEMU may have been told to migrate
-	stream *stream  // nil: none was begun
+	begun  bool     // QEMU may have started to migrate
+	stream *stream  // nil: not started
 }
 
-// step is something that a snapshot does; a test looks in between.
+// step is a step of a snapshot; tests run code in between.
 type step struct {
 	name string
 	do   func(context.Context) error
 }
 
-// take takes the steps: while the guest runs, while it stands, and afterwards.
-// What ctx ends is only the first: a snapshot that has gone further is soon done.
+// take runs the steps: while the guest runs, while it is stopped, and afterwards.
+// ctx can end only the first phase: the others are short.
 //
-// The caller is told when the copy of the memory is complete. Until then QEMU may
-// still put into it what comes from the ports: whoever answers a guest there, and
-// says to itself in Held how far it has got, knows that the image holds no later answer.
+// Held is called when the copy of the memory is complete. Until then input from
+// the ports may still enter it: a server that records its position in Held knows
+// that the image has no later answers.
 func (s *snapshot) take(ctx context.Context) error {
 	err := s.steps(ctx, []step{
 		{"look", s.look},
@@ -114,7 +114,7 @@ func (s *snapshot) steps(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// look refuses a machine that does not run.
+// look refuses a machine that is not running.
 func (s *snapshot) look(ctx context.Context) error {
 	status, err := s.status(ctx)
 	switch {
@@ -123,12 +123,12 @@ func (s *snapshot) look(ctx context.Context) error {
 	case status == "io-error":
 		return fullDisk(filepath.Dir(s.Disk()), 0)
 	case status != "running":
-		return holt.Errorf(holt.Conflict, "the machine is not running but %s", clip(status))
+		return holt.Errorf(holt.Conflict, "the machine is not running: its status is %s", clip(status))
 	}
 	return room(filepath.Dir(s.spec.Dir))
 }
 
-// makeFiles makes the image's directory and its files.
+// makeFiles creates the image's directory and files.
 func (s *snapshot) makeFiles(context.Context) (err error) {
 	if err := os.Mkdir(s.spec.Dir, 0o700); err != nil {
 		if errors.Is(err, os.ErrExist) {
@@ -159,7 +159,7 @@ func (s *snapshot) makeFiles(context.Context) (err error) {
 	return s.keepInitrd()
 }
 
-// files are what an image's memory and state are written to.
+// files returns the files of an image's memory and state.
 func (s *snapshot) files() []*os.File {
 	if s.state == nil {
 		return s.memory
@@ -174,8 +174,9 @@ func (s *snapshot) makeDisk(ctx context.Context) (err error) {
 	return err
 }
 
-// converge copies memory while the guest runs, until so little of it changes that
-// the guest can stand for the rest, or the rounds are used up. Then it stands.
+// converge copies memory while the guest runs, until the rest is small enough
+// to copy with the guest stopped, or the rounds are exhausted. The guest is
+// then stopped.
 func (s *snapshot) converge(ctx context.Context) error {
 	s.begun = true
 	var err error
@@ -199,7 +200,7 @@ func (s *snapshot) hold(ctx context.Context) error {
 	return s.spec.Held(ctx)
 }
 
-// swap freezes the disk. All that the guest has written lies in it.
+// swap freezes the disk, after all writes of the guest are in it.
 func (s *snapshot) swap(ctx context.Context) error {
 	if s.disk == nil {
 		return nil
@@ -211,7 +212,7 @@ func (s *snapshot) swap(ctx context.Context) error {
 	return nil
 }
 
-// complete copies the rest of memory and the devices.
+// complete copies the rest of memory, and the devices.
 func (s *snapshot) complete(ctx context.Context) error {
 	if err := s.monitor.do(ctx, "migrate-continue", map[string]string{"state": statusPreSwitchover}, nil); err != nil {
 		return err
@@ -229,7 +230,7 @@ func (s *snapshot) goOn(ctx context.Context) error {
 	return s.proceed(ctx)
 }
 
-// keep completes the image: its record is written last.
+// keep completes the image: it writes the record last.
 func (s *snapshot) keep(ctx context.Context) error {
 	var err error
 	if s.report.StateBytes, s.report.DataBytes, err = s.stream.finish(ctx); err != nil {
@@ -243,7 +244,7 @@ func (s *snapshot) keep(ctx context.Context) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("keep image: %w", err)
+		return fmt.Errorf("sync image: %w", err)
 	}
 	spec, shape := s.guest.spec, s.hardware.shape()
 	spec.Disk, spec.Restore, spec.CPUs, spec.MemoryMB = s.frozen, "", shape.CPUs, shape.MemoryMB
@@ -258,7 +259,7 @@ func (s *snapshot) keep(ctx context.Context) error {
 	if err := im.Write(s.spec.Dir, s.spec.Durable); err != nil || !s.spec.Durable {
 		return err
 	}
-	return machine.Sync(s.spec.Dir) // the names in it
+	return machine.Sync(s.spec.Dir) // the directory entries
 }
 
 func (s *snapshot) end(context.Context) error {
@@ -268,15 +269,14 @@ func (s *snapshot) end(context.Context) error {
 	return s.Kill()
 }
 
-// abandon lets the guest go on and removes what was made. The guest's time
-// comes first.
+// abandon continues the guest and removes the files, in that order.
 func (s *snapshot) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
 	log := s.engine.log.With("machine", s.guest.spec.ID)
 	if s.begun {
 		if err := s.settle(ctx); err != nil && !s.isOver(err) {
-			log.Error("let guest go on after its snapshot failed", "err", err)
+			log.Error("continue guest after failed snapshot", "err", err)
 		}
 	}
 	if s.stream != nil {
@@ -284,23 +284,23 @@ func (s *snapshot) abandon() {
 	}
 	if s.disk != nil {
 		if err := s.disk.undo(ctx); err != nil && !s.isOver(err) {
-			log.Error("take overlay of a failed snapshot away", "disk", s.Disk(), "err", err)
+			log.Error("remove overlay of failed snapshot", "disk", s.Disk(), "err", err)
 		}
 	}
 	if err := s.tidy(); err != nil && !s.isOver(err) {
-		log.Warn("take what a failed snapshot left out of a machine's sight", "err", err)
+		log.Warn("unmount files of failed snapshot from the machine's jail", "err", err)
 	}
 	for _, f := range s.files() {
 		f.Close()
 	}
 	if s.made {
 		if err := os.RemoveAll(s.spec.Dir); err != nil {
-			log.Warn("remove what a failed snapshot left", "err", err)
+			log.Warn("remove files of failed snapshot", "err", err)
 		}
 	}
 }
 
-// explain says why a snapshot failed, in the words of whoever knows best.
+// explain returns the root cause of a failed snapshot.
 func (s *snapshot) explain(err error) error {
 	switch {
 	case s.isOver(err):

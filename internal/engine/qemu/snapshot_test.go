@@ -13,14 +13,14 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// world is a machine with a disk, of which snapshots are taken.
+// world is a machine with a disk, for snapshots.
 type world struct {
 	*guest
 	dir   string
 	count int
 }
 
-// newWorld boots one with memoryMB MiB of memory. It ends with the test.
+// newWorld boots a machine with memoryMB MiB of memory. It ends with the test.
 func newWorld(t *testing.T, e *Engine, memoryMB int) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
@@ -50,7 +50,7 @@ func newWorld(t *testing.T, e *Engine, memoryMB int) *world {
 	return w
 }
 
-// path returns one where nothing is.
+// path returns an unused path.
 func (w *world) path(what string) string {
 	w.count++
 	return filepath.Join(w.dir, fmt.Sprint(what, "-", w.count))
@@ -65,9 +65,9 @@ func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 	return said
 }
 
-// An image holds the memory as it is when the processors stand: each page is
-// compared with what QEMU says that it holds then, also of a machine that has grown.
-// It is 2 images; HOLT_SOAK=1: 100.
+// TestImageIsTheMemory compares each page of an image with the memory of the
+// stopped QEMU, also for a machine that has grown. It takes 2 images;
+// HOLT_SOAK=1: 100.
 func TestImageIsTheMemory(t *testing.T) {
 	const lowest, highest = 0xa0000, 0x100000 // between them is no memory
 	n := 2                                    // one before and one after it has grown

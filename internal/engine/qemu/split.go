@@ -10,7 +10,7 @@ import (
 	"holt"
 )
 
-// The migration stream of QEMU 7.2, as far as a splitter has to know it.
+// The parts of the migration stream of QEMU 7.2 that a splitter needs to know.
 // Source: migration/savevm.c and migration/ram.c of QEMU.
 const (
 	streamMagic   = 0x5145564d // "QEVM"
@@ -33,75 +33,75 @@ const (
 	pageSize = 4096
 )
 
-// Bounds on a stream: whoever wrote it may have been taken over by its guest.
+// Limits for a stream: a compromised QEMU may have written it.
 const (
-	maxBlocks    = 64        // of RAM; a machine has a dozen
-	maxSmallRAM  = 64 << 20  // bytes of all blocks but the guest's memory; firmware and tables have 1 MiB
+	maxBlocks    = 64        // RAM blocks; a machine has a dozen
+	maxSmallRAM  = 64 << 20  // bytes of all blocks except the guest's memory; firmware and tables have 1 MiB
 	maxState     = 256 << 20 // bytes of the state file; a machine has 1 MiB
-	maxPasses    = 256       // how often a stream may hold all of memory
+	maxPasses    = 256       // how often a stream may contain all of memory
 	maxConfig    = 256       // bytes of a machine type's name
-	maxRun       = 1 << 20   // bytes of memory that are written at once
+	maxRun       = 1 << 20   // bytes of memory in one write
 	streamBuffer = 1 << 20
 )
 
 // memoryBlock is the RAM block with the guest's memory.
 const memoryBlock = "mem"
 
-// splitter takes a migration stream apart while QEMU writes it: pages of the guest's
-// memory go to files at their addresses, so that a machine can map them, and what
-// is left is a stream that QEMU loads into such a machine: it never asks
-// whether all pages came.
+// splitter splits a migration stream while QEMU writes it: pages of the guest's
+// memory go to files at their addresses, for a machine to map; the rest is a
+// stream that QEMU loads into such a machine. QEMU does not check that a stream
+// has all pages.
 type splitter struct {
 	in     *bufio.Reader
 	memory map[string]*guestRAM // by the name of its block
-	size   int64                // of it all, bytes
+	size   int64                // total memory, bytes
 
 	config  []byte
 	section uint32 // the number of the section "ram"
 	version uint32 // its version
 	begun   bool
-	ended   bool // its last part has come
+	ended   bool // its last part has been read
 	blocks  []*block
 	named   map[string]*block
-	current *block // of pages that say "as before"
+	current *block // block of pages with the flag "continue"
 
-	pages int64 // all that came, of any block
-	data  int64 // pages of memory that are no hole
+	pages int64 // pages read, of any block
+	data  int64 // pages of memory that are not holes
 }
 
-// guestRAM is a RAM block with the guest's memory, or a part of it.
+// guestRAM is a RAM block with the guest's memory or a part of it.
 type guestRAM struct {
 	file    io.WriterAt
 	size    int64  // bytes
-	run     []byte // pages that lie side by side and are not written yet
-	at      int64  // where run begins
-	written []bool // pages that have been given to run; never-written ones are holes
+	run     []byte // adjacent pages that are not written yet
+	at      int64  // offset of run
+	written []bool // pages that were added to run; the others are holes
 }
 
-// block is a RAM block. The pages of one without memory of the guest's belong to the state.
+// block is a RAM block. The pages of a block that is not guest memory belong to the state.
 type block struct {
 	name  string
 	size  int64
 	pages map[int64][]byte // nil: zeros
-	ram   *guestRAM        // nil: it is none of the guest's memory
+	ram   *guestRAM        // nil: not guest memory
 }
 
-// newSplitter returns a splitter of the stream of a machine with size bytes of memory.
+// newSplitter returns a splitter for a machine with size bytes of memory.
 func newSplitter(in io.Reader, size int64, memory io.WriterAt) *splitter {
 	s := &splitter{in: bufio.NewReaderSize(in, streamBuffer), memory: map[string]*guestRAM{}, named: map[string]*block{}}
 	s.also(memoryBlock, size, memory)
 	return s
 }
 
-// also says that the machine has size bytes of memory in another block.
+// also adds another RAM block of size bytes.
 func (s *splitter) also(name string, size int64, memory io.WriterAt) {
 	s.memory[name] = &guestRAM{file: memory, size: size, written: make([]bool, size/pageSize)}
 	s.size += size
 }
 
-// split reads the stream to its end and writes the state. It returns how many
-// bytes of state there are. Corrupt if the stream is not one, or too long; the
-// errors of reader and writers as they are.
+// split reads the stream to its end, writes the state, and returns its size. It
+// returns Corrupt if the stream is invalid or too long, and errors of reader
+// and writers unchanged.
 func (s *splitter) split(state io.Writer) (int64, error) {
 	if err := s.header(); err != nil {
 		return 0, err
@@ -124,26 +124,26 @@ func (s *splitter) split(state io.Writer) (int64, error) {
 		err = w.Flush()
 	}
 	if err == nil && left > maxState {
-		err = malformed("its devices take more than %d bytes", maxState)
+		err = malformed("its device state has more than %d bytes", maxState)
 	}
 	return out.n, err
 }
 
-// header reads what comes before the first section.
+// header reads the bytes before the first section.
 func (s *splitter) header() error {
 	b, err := s.take(8)
 	if err != nil {
 		return err
 	}
 	if binary.BigEndian.Uint32(b) != streamMagic || binary.BigEndian.Uint32(b[4:]) != streamVersion {
-		return malformed("it begins with %x", b)
+		return malformed("it begins with the unknown magic %x", b)
 	}
 	if b, err = s.take(5); err != nil {
 		return err
 	}
 	n := binary.BigEndian.Uint32(b[1:])
 	if b[0] != sectionConfig || n == 0 || n > maxConfig {
-		return malformed("it has no machine type at its beginning")
+		return malformed("it does not begin with a machine type")
 	}
 	if b, err = s.take(int(n)); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *splitter) header() error {
 	return nil
 }
 
-// part reads one part of the section "ram", which comes before all others.
+// part reads one part of the section "ram", which precedes all others.
 func (s *splitter) part() error {
 	b, err := s.take(5)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *splitter) part() error {
 	case (kind == sectionPart || kind == sectionEnd) && s.begun && id == s.section:
 		s.ended = kind == sectionEnd
 	default:
-		return malformed("section %d of kind %#x comes before the end of memory", id, kind)
+		return malformed("section %d of type %#x is before the end of memory", id, kind)
 	}
 	if err := s.ram(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *splitter) begin(id uint32) error {
 	return nil
 }
 
-// ram reads records to the end of a part.
+// ram reads records up to the end of a part.
 func (s *splitter) ram() error {
 	for {
 		b, err := s.take(8)
@@ -217,7 +217,7 @@ func (s *splitter) ram() error {
 		case ramZero, ramZero | ramContinue:
 			err = s.page(addr, flags&ramContinue != 0, true)
 		default:
-			err = malformed("memory of kind %#x", flags)
+			err = malformed("memory with unknown flags %#x", flags)
 		}
 		if err != nil {
 			return err
@@ -225,13 +225,13 @@ func (s *splitter) ram() error {
 	}
 }
 
-// sizes reads the list of RAM blocks; their sizes sum up to total.
+// sizes reads the list of RAM blocks, whose sizes add up to total.
 func (s *splitter) sizes(total int64) error {
 	if len(s.blocks) > 0 {
 		return malformed("it lists its memory twice")
 	}
 	if total <= 0 || total > s.size+maxSmallRAM {
-		return malformed("it has %d bytes of memory", total)
+		return malformed("invalid total of %d bytes of memory", total)
 	}
 	for total > 0 {
 		name, err := s.name()
@@ -245,7 +245,7 @@ func (s *splitter) sizes(total int64) error {
 		size, ram := int64(binary.BigEndian.Uint64(b)), s.memory[name]
 		if size <= 0 || size > total || len(s.blocks) == maxBlocks || s.named[name] != nil ||
 			ram != nil && size != ram.size {
-			return malformed("block %q of memory has %d bytes", clip(name), size)
+			return malformed("invalid size of memory block %q: %d bytes", clip(name), size)
 		}
 		total -= size
 		nb := &block{name: name, size: size, pages: map[int64][]byte{}, ram: ram}
@@ -253,7 +253,7 @@ func (s *splitter) sizes(total int64) error {
 	}
 	for name := range s.memory {
 		if s.named[name] == nil {
-			return malformed("it does not hold the guest's memory %q", name)
+			return malformed("the guest's memory %q is missing", name)
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (s *splitter) page(addr int64, same, zero bool) error {
 		return malformed("a page at %d lies outside of memory", addr)
 	}
 	if s.pages++; s.pages > maxPasses*(s.size+maxSmallRAM)/pageSize {
-		return malformed("it does not end")
+		return malformed("it is too long")
 	}
 	var content []byte
 	var err error
@@ -299,10 +299,11 @@ func (s *splitter) page(addr int64, same, zero bool) error {
 	return err
 }
 
-// zeros is a page of them.
+// zeros is a page of zeros.
 var zeros [pageSize]byte
 
-// put adds a page of memory to the run, and says whether it was a hole. One of zeros that never was anything else stays one.
+// put adds a page of memory to the run and reports whether it was a hole. A
+// page that is zero and was never written stays a hole.
 func (m *guestRAM) put(addr int64, content []byte) (isNew bool, err error) {
 	known := &m.written[addr/pageSize]
 	isNew = !*known
@@ -333,8 +334,8 @@ func (m *guestRAM) flush() error {
 	return err
 }
 
-// prologue writes the stream up to the devices: the same beginning, and one part
-// of memory with the pages that are not the guest's.
+// prologue writes the stream up to the devices: the same header, and one part
+// of memory with the pages that are not guest memory.
 func (s *splitter) prologue(w *bufio.Writer) {
 	var b []byte
 	be := binary.BigEndian
@@ -356,7 +357,7 @@ func (s *splitter) prologue(w *bufio.Writer) {
 	b = be.AppendUint64(b, ramEnd)
 	b = be.AppendUint32(append(b, sectionFooter), s.section)
 	b = be.AppendUint32(append(b, sectionEnd), s.section)
-	w.Write(b) // its error comes again with Flush
+	w.Write(b) // Flush returns the error
 	for _, block := range s.blocks {
 		for _, addr := range slices.Sorted(maps.Keys(block.pages)) {
 			content, kind := block.pages[addr], uint64(ramPage)
@@ -372,7 +373,7 @@ func (s *splitter) prologue(w *bufio.Writer) {
 	w.Write(be.AppendUint32(append(b, sectionFooter), s.section))
 }
 
-// name reads a string that is preceded by its length.
+// name reads a string with a length prefix.
 func (s *splitter) name() (string, error) {
 	b, err := s.take(1)
 	if err != nil {
@@ -382,7 +383,7 @@ func (s *splitter) name() (string, error) {
 	return string(b), err
 }
 
-// take returns the next n bytes, at most a page of them, until it is called again.
+// take returns the next n bytes, at most a page. They are valid until the next call.
 func (s *splitter) take(n int) ([]byte, error) {
 	b, err := s.in.Peek(n)
 	if err == io.EOF {
@@ -396,10 +397,10 @@ func (s *splitter) take(n int) ([]byte, error) {
 }
 
 func malformed(format string, args ...any) error {
-	return holt.Errorf(holt.Corrupt, "QEMU's account of the machine cannot be read: "+format, args...)
+	return holt.Errorf(holt.Corrupt, "QEMU's migration stream is invalid: "+format, args...)
 }
 
-// counter counts what is written.
+// counter counts the bytes written.
 type counter struct {
 	w io.Writer
 	n int64

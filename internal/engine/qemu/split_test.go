@@ -20,7 +20,8 @@ func (r *recording) u32(v uint32)     { binary.Write(r, binary.BigEndian, v) }
 func (r *recording) u64(v uint64)     { binary.Write(r, binary.BigEndian, v) }
 func (r *recording) name(name string) { r.WriteByte(byte(len(name))); r.WriteString(name) }
 
-// begin writes all up to the first pages: a machine with pages of memory and two of firmware.
+// begin writes everything before the first page: a machine with pages of memory
+// and two of firmware.
 func (r *recording) begin(pages int) {
 	r.u32(streamMagic)
 	r.u32(streamVersion)
@@ -40,11 +41,11 @@ func (r *recording) begin(pages int) {
 	r.close()
 }
 
-// part begins a part with memory, close ends it.
+// part begins a part with memory; close ends it.
 func (r *recording) part(kind byte) { r.WriteByte(kind); r.u32(2) }
 func (r *recording) close()         { r.u64(ramEnd); r.WriteByte(sectionFooter); r.u32(2) }
 
-// page writes a page filled with b; of the block before if block is empty.
+// page writes a page filled with b, of the previous block if block is empty.
 func (r *recording) page(block string, n int, b byte) {
 	flags := uint64(ramPage)
 	if b == 0 {
@@ -64,7 +65,7 @@ func (r *recording) page(block string, n int, b byte) {
 	r.Write(bytes.Repeat([]byte{b}, pageSize))
 }
 
-// whole is a stream as QEMU writes it.
+// whole returns a stream in QEMU's format.
 func whole() []byte {
 	var r recording
 	r.begin(8)
@@ -87,7 +88,7 @@ func whole() []byte {
 	return r.Bytes()
 }
 
-// memoryFile is a memory that notes what is written and refuses what lies outside.
+// memoryFile records writes and refuses those outside.
 type memoryFile struct {
 	b       []byte
 	touched map[int64]bool
@@ -133,7 +134,7 @@ func TestSplit(t *testing.T) {
 	if !bytes.HasSuffix(state.Bytes(), []byte("\x04devices")) {
 		t.Error("the devices are missing")
 	}
-	// The state is itself a stream, of which nothing goes to memory.
+	// The state is a stream that has no guest memory.
 	again, empty := bytes.Buffer{}, newMemoryFile(8)
 	if _, err := newSplitter(bytes.NewReader(state.Bytes()), 8*pageSize, empty).split(&again); err != nil {
 		t.Fatal(err)
@@ -143,8 +144,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Streams that are cut short or say what cannot be are refused. Within a page, of which all bytes are the same, it is
-// cut at each 101st; HOLT_SOAK=1: at each.
+// Truncated and invalid streams are refused. Inside a page of equal bytes it is
+// truncated at every 101st byte; HOLT_SOAK=1: at every byte.
 func TestSplitFails(t *testing.T) {
 	stream, every := whole(), 101
 	if os.Getenv("HOLT_SOAK") != "" {
@@ -191,8 +192,8 @@ func TestSplitFails(t *testing.T) {
 	}
 }
 
-// FuzzSplit: whatever QEMU says, nothing is written outside of memory, and what is
-// left is a stream that says the same.
+// FuzzSplit: for any stream, nothing is written outside of memory, and the
+// resulting state splits into the same state.
 func FuzzSplit(f *testing.F) {
 	stream := whole()
 	f.Add(stream)

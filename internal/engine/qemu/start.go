@@ -19,22 +19,22 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// logFile keeps what QEMU itself says.
+// logFile has QEMU's own output.
 const logFile = "qemu.log"
 
-// startWait bounds a start that nobody else bounds: QEMU has to be loaded and
-// to make the guest's memory. It takes 0.1 s, longer on a host that is busy.
+// startWait is the timeout of a start without another deadline. Loading QEMU
+// and allocating memory takes 0.1 s, more on a busy host.
 const startWait = time.Minute
 
-// environ is all that QEMU gets of an environment. A guest that takes QEMU over
-// can read it, and the daemon's may hold secrets.
+// environ is the environment of QEMU. It has nothing of the daemon's, which may
+// have secrets: a guest that compromises QEMU can read it.
 func environ() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
 }
 
-// Start implements [machine.Engine]. The guest's processors run only when the
-// machine has been recorded, so a daemon that is killed meanwhile leaves a
-// process that has done nothing, and that Strays finds.
+// Start implements [machine.Engine]. The guest's processors run only after the
+// machine is recorded. If the daemon is killed before that, the process has
+// done nothing, and Strays finds it.
 func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
 	hw := e.verdict.hardware(spec)
 	if spec.Restore != "" {
@@ -60,7 +60,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		dir.Close()
 		return nil, err
 	}
-	defer lock.Close() // QEMU's copy keeps it
+	defer lock.Close() // QEMU has a copy
 	g := newGuest(e, dir, spec, hw)
 	g.beneath = beneath
 	defer func() {
@@ -85,7 +85,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	return g, nil
 }
 
-// check refuses what QEMU would refuse with a worse sentence.
+// check refuses specs for which QEMU's own errors are unclear.
 func (e *Engine) check(spec machine.Spec) error {
 	if err := spec.Validate(); err != nil {
 		return err
@@ -100,13 +100,13 @@ func (e *Engine) check(spec machine.Spec) error {
 	}
 	for _, a := range spec.Args {
 		if strings.ContainsAny(a, " \t\n\"") {
-			return holt.Errorf(holt.InvalidArgument, "kernel argument %q holds a blank or a quote", clip(a))
+			return holt.Errorf(holt.InvalidArgument, "kernel argument %q contains a space or a quote", clip(a))
 		}
 	}
 	return nil
 }
 
-// launch starts the process. What it says goes to the log that it returns.
+// launch starts the process and returns the log of its output.
 func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	inherit := []*os.File{lock}
 	defer func() {
@@ -145,7 +145,7 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	cmd.Dir, cmd.ExtraFiles = g.Dir.Path, inherit
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.Env = environ()
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the machine's
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // detach it from the daemon's terminal and signals
 	if err := g.run(cmd); err != nil {
 		w.Close()
 		why, _ := io.ReadAll(io.LimitReader(r, maxLast))
@@ -156,23 +156,24 @@ func (g *guest) launch(lock *os.File, args []string) (*tailLog, error) {
 	g.readers.Go(func() { said.drain(r) })
 	g.quiet = append(g.quiet, r)
 	g.child = cmd.Process
-	// It is our child, and nobody has waited for it: its process id is its own.
+	// It is an unreaped child, so its process id is not reused.
 	p, err := machine.Identify(cmd.Process.Pid)
 	if err == nil {
 		g.Handle, err = p.Open()
 	}
 	g.reaped.Go(func() { cmd.Wait() })
 	if err != nil {
-		return said, fmt.Errorf("hold on to QEMU: %w", err)
+		return said, fmt.Errorf("open a pidfd of QEMU: %w", err)
 	}
-	g.behind()
+	g.lowerPriority()
 	g.engine.claims.Add(p)
 	g.bound(g.hardware.shape())
 	return said, nil
 }
 
-// run starts the process, of which a guest that provokes a crash leaves no image of its memory on the disk. A
-// thread's priority is what its children inherit, and it cannot be raised again: the thread ends with this.
+// run starts the process with core dumps disabled, so that a guest that crashes
+// it leaves no memory on the disk. It uses a thread of its own, because a
+// lowered priority is inherited from the thread and cannot be raised again.
 func (g *guest) run(cmd *exec.Cmd) error {
 	cell, err := g.cell()
 	if err != nil {
@@ -200,20 +201,20 @@ func (g *guest) run(cmd *exec.Cmd) error {
 	})
 }
 
-// behind has a machine in the background give way to the others also in what no thread hands down.
-func (g *guest) behind() {
+// lowerPriority lowers the priority of a background machine in ways that are not inherited.
+func (g *guest) lowerPriority() {
 	if !g.spec.Background {
 		return
 	}
-	// Memory that the host lacks is taken from it first (proc_pid_oom_score_adj(5)).
+	// The out-of-memory killer chooses it first (proc_pid_oom_score_adj(5)).
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", g.Handle.PID), []byte("1000"), 0)
-	// Where each session has a share of its own (sched_autogroup), that is what counts.
+	// With sched_autogroup, the priority of the session's autogroup counts.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", g.Handle.PID), fmt.Append(nil, lowestPriority), 0)
 }
 
 const lowestPriority = 19 // of nice(1)
 
-// begin connects, records the machine and lets its processors run.
+// begin connects, records the machine, and starts its processors.
 func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 	if err := g.connect(ctx, "started"); err != nil {
 		return err
@@ -246,7 +247,7 @@ func (g *guest) begin(ctx context.Context, spec machine.Spec) error {
 	return g.monitor.do(ctx, "cont", nil, nil)
 }
 
-// undo ends what a failed start has begun, in reverse.
+// undo undoes a failed start, in reverse.
 func (g *guest) undo() {
 	g.end()
 	g.let()
@@ -257,8 +258,8 @@ func (g *guest) undo() {
 	g.Dir.Close()
 }
 
-// end kills the child of a failed start. A process that cannot be killed (it
-// waits for a dead disk) is left behind.
+// end kills the child of a failed start. It abandons a process that cannot be
+// killed because it waits for a dead disk.
 func (g *guest) end() {
 	switch {
 	case g.Handle != nil:
@@ -268,10 +269,10 @@ func (g *guest) end() {
 	case g.child != nil:
 		g.child.Kill()
 	}
-	g.hush()
+	g.stopReaders()
 }
 
-// explain adds what QEMU said to the error of a start.
+// explain adds QEMU's output to the error of a start.
 func (g *guest) explain(ctx context.Context, err error, said *tailLog) error {
 	if ctx.Err() != nil {
 		return holt.Errorf(holt.Timeout, "start machine in %s: %w", g.Dir.Path, err)

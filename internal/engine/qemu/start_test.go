@@ -9,8 +9,8 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// The daemon died after it had recorded a machine and before its processors
-// ran: there is nothing in it to keep.
+// The daemon died after it recorded a machine and before its processors ran:
+// there is nothing to keep.
 func TestAdoptBeforeLaunch(t *testing.T) {
 	v := installed(t)
 	v.Accel, v.MachineType = machine.AccelTCG, preferredMachine

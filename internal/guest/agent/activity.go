@@ -20,59 +20,60 @@ import (
 	"holt"
 )
 
-// Activity is what works in a guest, as counters that grow: who asks twice knows what was
-// used meanwhile.
+// Activity is the activity of a guest, as counters that grow: the difference of
+// two is what was used in between.
 type Activity struct {
-	// CPUMS is the processor time of the whole machine since it booted but for the agent's own,
-	// milliseconds; 0 of an agent that has no machine. The machine's is sampled and the agent's is not: while
-	// nothing else works it can become less.
+	// CPUMS is the processor time of the whole machine since boot without the
+	// agent's own, milliseconds; 0 if the agent has no machine. The machine's time
+	// is sampled and the agent's is exact, so CPUMS can decrease on an idle
+	// machine.
 	CPUMS int64 `json:"cpu_ms"`
-	// NetBytes is what came and went over all interfaces but loopback; 0 of an agent that has no machine. An
-	// interface that goes takes its own along.
+	// NetBytes is the traffic of all interfaces except loopback; 0 if the agent has
+	// no machine. A removed interface no longer counts.
 	NetBytes int64 `json:"net_bytes"`
-	// MemoryUsed is what of the machine's memory cannot be had any more, bytes; 0 of an agent that has no machine.
+	// MemoryUsed is the machine's memory that is not available to programs, bytes;
+	// 0 if the agent has no machine.
 	MemoryUsed int64 `json:"memory_used,omitempty"`
-	// Groups are the terminals that run, and the runs that have ended and left processes.
+	// Groups are the running terminals, and the ended runs with remaining processes.
 	Groups []GroupActivity `json:"groups,omitempty"`
-	// Top are the processes that used the processor most since somebody asked last.
+	// Top are the processes that used the most processor time since the previous call.
 	Top []ProcessActivity `json:"top,omitempty"`
 }
 
-// GroupActivity is what the processes of a run or terminal used.
+// GroupActivity is the usage of the processes of a run or terminal.
 type GroupActivity struct {
 	ID        string `json:"id"`
 	CPUMS     int64  `json:"cpu_ms"`
 	Processes int    `json:"processes"`
 }
 
-// ProcessActivity is what one process used since somebody asked last.
+// ProcessActivity is the usage of one process since the previous call.
 type ProcessActivity struct {
 	PID     int    `json:"pid"`
 	CPUMS   int64  `json:"cpu_ms"`
 	Command string `json:"command"`
 }
 
-// Bounds of what is looked at and told.
 const (
-	mostActive     = 512 // groups; what more there are is told of the whole machine only
+	mostActive     = 512 // groups; further ones count only for the whole machine
 	mostTop        = 3
 	mostScanned    = 4096 // processes
 	maxTopCommand  = 120  // bytes
 	tickMS         = 10   // USER_HZ is 100, see proc(5)
-	statUser       = 11   // fields of /proc/PID/stat behind the name
+	statUser       = 11   // index of a field in /proc/PID/stat after the name
 	statSystem     = 12
 	statStart      = 19
-	netReceived    = 0 // columns of /proc/net/dev behind the name
+	netReceived    = 0 // columns of /proc/net/dev after the name
 	netTransmitted = 8
 )
 
-// topScan is what processes had used when somebody asked last.
+// topScan holds the processor time of processes at the previous call.
 type topScan struct {
 	mu   sync.Mutex
 	seen map[procID]int64 // ticks
 }
 
-// procID tells a process from a later one of the same number.
+// procID identifies a process even if its pid is reused.
 type procID struct {
 	pid   int
 	start int64
@@ -128,7 +129,7 @@ func busyTicks(line string) (busy int64) {
 	return busy
 }
 
-// ownCPU is what this process has used, milliseconds.
+// ownCPU returns the processor time of this process, milliseconds.
 func ownCPU() int64 {
 	var ru unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
@@ -137,7 +138,7 @@ func ownCPU() int64 {
 	return (ru.Utime.Nano() + ru.Stime.Nano()) / 1e6
 }
 
-// interfaceBytes adds up what all interfaces but loopback received and sent.
+// interfaceBytes returns the traffic of all interfaces except loopback.
 func interfaceBytes(path string) (sum int64) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,7 +159,8 @@ func interfaceBytes(path string) (sum int64) {
 	return sum
 }
 
-// activity is what a group's processes have used: those that have ended too, with cgroup2.
+// activity returns the usage of a group's processes; with cgroup2 it includes
+// those that have ended.
 func (g group) activity(processes int) GroupActivity {
 	a := GroupActivity{ID: g.id, Processes: processes}
 	if g.dir != "" {
@@ -177,13 +179,13 @@ func (g group) activity(processes int) GroupActivity {
 	return a
 }
 
-// processTicks reads what a process has used.
+// processTicks reads the processor time of a process.
 func processTicks(pid int) (id procID, ticks int64, ok bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return id, 0, false
 	}
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name may hold anything
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name may contain anything
 	if len(f) <= statStart {
 		return id, 0, false
 	}
@@ -193,7 +195,8 @@ func processTicks(pid int) (id procID, ticks int64, ok bool) {
 	return procID{pid, start}, user + system, true
 }
 
-// scan returns the processes that used the processor most since the last scan; the first has none.
+// scan returns the processes that used the most processor time since the last
+// scan; the first scan returns none.
 func (t *topScan) scan() (top []ProcessActivity) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +232,7 @@ func (t *topScan) scan() (top []ProcessActivity) {
 	return top
 }
 
-// Activity returns what works in the guest. What it says is bounded, and no more than its word.
+// Activity returns the activity of the guest, bounded but not verified.
 func (c *Client) Activity(ctx context.Context) (Activity, error) {
 	var a Activity
 	if err := c.call(ctx, opActivity, nil, &a); err != nil {

@@ -44,7 +44,7 @@ func TestInterfaceBytes(t *testing.T) {
 	}
 }
 
-// TestTopScan: the process that works most since the last scan is named, and the first scan has none.
+// TestTopScan: a scan names the process that used most since the last one; the first scan is empty.
 func TestTopScan(t *testing.T) {
 	var scan topScan
 	if top := scan.scan(); top != nil {
@@ -67,7 +67,7 @@ func TestTopScan(t *testing.T) {
 	}
 }
 
-// TestActivityOfRun: what an ended run left is a group that works.
+// TestActivityOfRun: the processes that an ended run left are a group.
 func TestActivityOfRun(t *testing.T) {
 	c := startGuest(t).client(t)
 	id := holt.NewRunID()
@@ -89,7 +89,7 @@ func TestActivityOfRun(t *testing.T) {
 	}
 }
 
-// TestHostileActivity: what a guest says of itself is bounded.
+// TestHostileActivity: a guest's activity is sanitised.
 func TestHostileActivity(t *testing.T) {
 	told := Activity{CPUMS: -1, NetBytes: -2}
 	told.Groups = []GroupActivity{{ID: strings.Repeat("x", 300), CPUMS: -1, Processes: -1}}

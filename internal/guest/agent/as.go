@@ -11,22 +11,23 @@ import (
 	"holt"
 )
 
-// as calls do on a thread that has a user's rights to files, and no other: its fsuid, fsgid and groups are the
-// user's, and with the fsuid the kernel takes root's capabilities over files away. The thread ends with the call. What
-// do starts in other goroutines has the agent's rights.
+// as calls do on a thread with a user's file access rights: fsuid, fsgid and
+// groups are the user's, and the change of fsuid removes root's capabilities
+// for files. The thread ends with the call. Goroutines that do starts have the
+// agent's rights.
 func as(user account, do func() error) error {
 	failed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime ends the thread
+		runtime.LockOSThread() // never unlocked: the runtime ends the thread
 		failed <- func() error {
 			groups := append([]uint32{user.GID}, user.Groups...)
-			// The raw calls are this thread's; those of package syscall are all threads'.
+			// Raw system calls affect this thread only; package syscall changes all threads.
 			if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 				return errno
 			}
 			unix.RawSyscall(unix.SYS_SETFSGID, uintptr(user.GID), 0, 0)
 			unix.RawSyscall(unix.SYS_SETFSUID, uintptr(user.UID), 0, 0)
-			// They fail in silence; with an id that cannot be they only say what it is.
+			// These calls report no errors; with an invalid id they return the current one.
 			gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ^uintptr(0), 0, 0)
 			uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0)
 			if uint32(uid) != user.UID || uint32(gid) != user.GID {
@@ -50,14 +51,14 @@ func dialAs(name, path string) (net.Conn, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	// A socket that does not block is not waited for: one whose queue is full is EAGAIN.
+	// The non-blocking connect does not wait: a full queue returns EAGAIN.
 	if err := as(user, func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
 		return nil, socketError("dial", path, user, err)
 	}
 	return net.FileConn(f)
 }
 
-// listenAs makes a unix socket that is a user's, which others than it cannot connect to.
+// listenAs creates a unix socket that belongs to a user and that only that user can connect to.
 func listenAs(user account, path string) (net.Listener, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -65,7 +66,7 @@ func listenAs(user account, path string) (net.Listener, error) {
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	if err := unix.Fchmod(fd, 0o600); err != nil { // what bind makes has that mode, less the umask
+	if err := unix.Fchmod(fd, 0o600); err != nil { // bind creates the file with this mode, less the umask
 		return nil, err
 	}
 	err = as(user, func() error {
@@ -83,9 +84,9 @@ func listenAs(user account, path string) (net.Listener, error) {
 func socketError(verb, path string, user account, err error) error {
 	switch err {
 	case unix.EACCES, unix.EPERM:
-		return holt.Errorf(holt.Forbidden, "%s %s: %s may not", verb, clip(path), user.Name)
+		return holt.Errorf(holt.Forbidden, "%s %s: user %s has no permission", verb, clip(path), user.Name)
 	case unix.EADDRINUSE:
-		return holt.Errorf(holt.AlreadyExists, "%s %s: there is something of that name", verb, clip(path))
+		return holt.Errorf(holt.AlreadyExists, "%s %s: a file of that name exists", verb, clip(path))
 	case unix.ENOENT, unix.ENOTDIR:
 		return holt.Errorf(holt.NotFound, "%s %s: %w", verb, clip(path), err)
 	case unix.ECONNREFUSED:

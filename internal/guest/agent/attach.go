@@ -11,42 +11,43 @@ import (
 )
 
 const (
-	maxAttached = 64 // attachments of one terminal at once
-	maxTypists  = 64 // clients of one terminal whose place in their input is remembered
+	maxAttached = 64 // maximum attachments of one terminal
+	maxTypists  = 64 // clients of one terminal whose input offset is remembered
 	maxClient   = 64 // bytes of a client's name
-	// shownMost is how far ahead of its reader an attachment sends, bytes: what
-	// is under way is what a person waits for after Ctrl-C.
+	// shownMost is how far ahead of its reader an attachment sends, bytes. It
+	// bounds the delay after Ctrl-C.
 	shownMost = 256 << 10
-	// takenEvery is how long the news that input was taken waits for output to
-	// go with, unless there is much of it.
+	// takenEvery is how long an acknowledgement of input waits to be sent together
+	// with output, unless much input is unacknowledged.
 	takenEvery = 20 * time.Millisecond
 	takenMost  = typedMost / 4
 )
 
-// typist is what is known of a client's input. It outlives the client's
-// attachments, so that one that was cut off is taken up where it broke.
+// typist is the state of a client's input. It outlives the client's
+// attachments, so that a client that was cut off can continue at the right
+// offset.
 type typist struct {
 	name    string
-	at      *attachment // by which it types now; nil: none
-	taken   int64       // bytes of its input that the agent has
-	written int64       // and the program
-	last    time.Time   // when it was last here
+	at      *attachment // current attachment; nil: none
+	taken   int64       // bytes of its input received by the agent
+	written int64       // and by the program
+	last    time.Time   // end of its last attachment
 }
 
 // attachment is one client at a terminal.
 type attachment struct {
 	t    *terminal
 	st   *serverStream
-	news chan struct{} // of one: look again
+	news chan struct{} // capacity 1: signals a change
 
-	// These are guarded by t.mu.
+	// Guarded by t.mu.
 	by      *typist
-	resized bool  // somebody else has resized the terminal
-	read    int64 // offset up to which the host has taken output
+	resized bool  // another client has resized the terminal
+	read    int64 // offset up to which the host has received output
 
-	// These are the sender's.
-	next int64 // offset of what is sent next
-	told int64 // what the client was told of by.written
+	// Used by the sender only.
+	next int64 // offset of the next output to send
+	told int64 // last value of by.written sent to the client
 }
 
 func (a *attachment) wake() {
@@ -56,7 +57,7 @@ func (a *attachment) wake() {
 	}
 }
 
-// attachTerminal carries a terminal to and from one client.
+// attachTerminal connects one client to a terminal.
 func (s *Server) attachTerminal(ctx context.Context, st *serverStream) error {
 	args, err := decode[attachArgs](st.args)
 	if err != nil {
@@ -92,9 +93,8 @@ func (s *Server) attachTerminal(ctx context.Context, st *serverStream) error {
 	return a.send(ctx)
 }
 
-// attach makes a place for a client. One that comes back under its name takes
-// the place of its earlier attachment, which may be dead without having been
-// noticed.
+// attach registers a client. A client that returns under its name replaces its
+// earlier attachment, which may be broken without the agent having noticed.
 func (t *terminal) attach(st *serverStream, args attachArgs) (*attachment, attachAnswer, error) {
 	start, end := t.out.bounds()
 	next := args.Offset
@@ -103,7 +103,7 @@ func (t *terminal) attach(st *serverStream, args attachArgs) (*attachment, attac
 	}
 	if next > end || len(args.Client) > maxClient || args.Input < 0 {
 		return nil, attachAnswer{}, holt.Errorf(holt.InvalidArgument,
-			"cannot attach at %d of the %d bytes that terminal %s has shown, with %d typed", next, end, t.group.id, args.Input)
+			"cannot attach at output offset %d (terminal %[3]s has %[2]d bytes) with input offset %[4]d", next, end, t.group.id, args.Input)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,14 +112,14 @@ func (t *terminal) attach(st *serverStream, args attachArgs) (*attachment, attac
 		delete(t.here, by.at)
 		by.at.st.SetDeadline(time.Unix(1, 0))
 	} else if len(t.here) >= maxAttached {
-		return nil, attachAnswer{}, holt.Errorf(holt.TooMany, "%d clients are attached to terminal %s; no more are allowed", len(t.here), t.info.Name)
+		return nil, attachAnswer{}, holt.Errorf(holt.TooMany, "too many clients: %d clients are attached to terminal %s", len(t.here), t.info.Name)
 	}
 	if by == nil {
 		by = &typist{name: args.Client, taken: args.Input, written: args.Input}
 		t.remember(by)
 	}
 	if args.Input > by.taken {
-		return nil, attachAnswer{}, holt.Errorf(holt.InvalidArgument, "input from byte %d on, but terminal %s has %d only", args.Input, t.info.Name, by.taken)
+		return nil, attachAnswer{}, holt.Errorf(holt.InvalidArgument, "input begins at byte %d, but terminal %s has received only %d bytes", args.Input, t.info.Name, by.taken)
 	}
 	a := &attachment{t: t, st: st, by: by, next: next, read: next, told: by.written, news: make(chan struct{}, 1)}
 	by.at = a
@@ -129,8 +129,8 @@ func (t *terminal) attach(st *serverStream, args attachArgs) (*attachment, attac
 	return a, attachAnswer{Terminal: info, Offset: next, End: end, Taken: by.taken, Written: by.written}, nil
 }
 
-// remember keeps a named client's place; those that left first give theirs up.
-// mu is held.
+// remember keeps the input state of a named client, and forgets the clients
+// that left first. mu is held.
 func (t *terminal) remember(by *typist) {
 	if by.name == "" {
 		return
@@ -158,7 +158,7 @@ func (t *terminal) detach(a *attachment) {
 	}
 }
 
-// listen takes what the host sends until the stream ends.
+// listen receives the host's frames until the stream ends.
 func (a *attachment) listen() error {
 	buf := make([]byte, maxTermFrame)
 	for {
@@ -183,21 +183,21 @@ func (a *attachment) listen() error {
 	}
 }
 
-// typed takes input, unless another attachment has taken this one's place: what
-// it was told it has decides what is sent again.
+// typed receives input, unless a newer attachment has replaced this one: the
+// client resends according to the offset that it got there.
 func (a *attachment) typed(data []byte) error {
 	t := a.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.by.at != a {
-		return holt.Errorf(holt.Conflict, "the client is attached anew")
+		return holt.Errorf(holt.Conflict, "the client has attached again")
 	}
 	if a.by.taken+int64(len(data))-a.by.written > typedMost {
-		return holt.Errorf(holt.TooMany, "more than %d bytes of input are not taken yet", typedMost)
+		return holt.Errorf(holt.TooMany, "more than %d bytes of input are waiting for the program", typedMost)
 	}
 	a.by.taken += int64(len(data))
 	if t.info.State != holt.TerminalRunning {
-		a.by.written = a.by.taken // nobody will
+		a.by.written = a.by.taken // nothing will read it
 		return nil
 	}
 	t.typed = append(t.typed, typed{a.by, slices.Clone(data)})
@@ -208,10 +208,10 @@ func (a *attachment) typed(data []byte) error {
 	return nil
 }
 
-// send carries output and news to the host until the terminal's end.
+// send sends output and changes to the host until the terminal's end.
 func (a *attachment) send(ctx context.Context) error {
 	buf, data := make([]byte, 0, pieceMax+4*eventHeader), make([]byte, pieceMax)
-	late := false // the news of taken input has waited for long enough
+	late := false // the acknowledgement of input is due
 	for {
 		written, size, room := a.look()
 		var r reading
@@ -249,7 +249,7 @@ func (a *attachment) send(ctx context.Context) error {
 			timer = time.After(takenEvery)
 		}
 		select {
-		case <-r.changed: // nil while the host has to read first
+		case <-r.changed: // nil while the host's window is full
 		case <-a.news:
 		case <-timer:
 			late = true
@@ -260,7 +260,7 @@ func (a *attachment) send(ctx context.Context) error {
 }
 
 // look returns how much of the client's input the program has, a size that the
-// client does not know, and how many bytes of output may be sent.
+// client does not know yet, and how many bytes of output may be sent.
 func (a *attachment) look() (written int64, size *holt.TerminalSize, room int64) {
 	a.t.mu.Lock()
 	defer a.t.mu.Unlock()
@@ -280,7 +280,7 @@ func (a *attachment) sendEnd(ctx context.Context) error {
 	}
 	info := a.t.snapshot()
 	body, err := json.Marshal(info)
-	if err == nil && len(body) > maxChunk { // a huge command; the end is what matters
+	if err == nil && len(body) > maxChunk { // drop a huge command; the exit matters
 		info.Spec = holt.TerminalSpec{}
 		body, err = json.Marshal(info)
 	}

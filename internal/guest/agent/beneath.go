@@ -11,17 +11,18 @@ import (
 	"holt"
 )
 
-// errLeaves says that a path, or a symbolic link on it, leads out of the directory that a caller cannot leave.
-var errLeaves = errors.New("a symbolic link escapes the workspace")
+// errEscapes is returned if a path leads out of the directory that the caller is confined to.
+var errEscapes = errors.New("a symbolic link escapes the workspace")
 
-// reach is what a path names, or will, in a directory that is not left on the way: whoever changes links meanwhile, what
-// is done by its path is done in there.
+// reach is the resolution of a path within a directory. An operation on the
+// resolved path stays inside even if links are changed at the same time.
 type reach struct {
-	path string // by a descriptor of the directory that has its last name
+	path string // path through a descriptor of the directory with the last name
 	ways []int  // descriptors from the top down
 }
 
-// reach finds a path of the arguments; follow: also where its last name leads, if that is a symbolic link. It is ended by end.
+// reach resolves a path of the arguments; with follow also a symbolic link at
+// its end. The caller must call end.
 func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 	if a.Beneath == "" {
 		at := string(path)
@@ -36,7 +37,7 @@ func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 	top := strings.TrimRight(string(a.Beneath), "/")
 	inside, ok := strings.CutPrefix(strings.TrimRight(string(path), "/")+"/", top+"/")
 	if !ok {
-		return nil, errLeaves
+		return nil, errEscapes
 	}
 	fd, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,7 +53,7 @@ func (a fileArgs) reach(path holt.OSString, follow bool) (*reach, error) {
 	return r, nil
 }
 
-// walk goes down by names and returns the last, which is in the directory that was reached.
+// walk resolves names one by one and returns the last, whose directory is the last descriptor.
 func (r *reach) walk(top string, names []string, follow bool) (last string, err error) {
 	links := 0
 	for len(names) > 0 {
@@ -63,7 +64,7 @@ func (r *reach) walk(top string, names []string, follow bool) (last string, err 
 			continue
 		case "..":
 			if len(r.ways) == 1 {
-				return "", errLeaves
+				return "", errEscapes
 			}
 			r.up()
 			continue
@@ -102,7 +103,7 @@ func (r *reach) walk(top string, names []string, follow bool) (last string, err 
 		if strings.HasPrefix(target, "/") {
 			inside, ok := strings.CutPrefix(target, top)
 			if !ok || inside != "" && inside[0] != '/' {
-				return "", errLeaves
+				return "", errEscapes
 			}
 			for len(r.ways) > 1 {
 				r.up()
@@ -116,7 +117,7 @@ func (r *reach) walk(top string, names []string, follow bool) (last string, err 
 
 func (r *reach) at() int { return r.ways[len(r.ways)-1] }
 
-// up closes the directory that was reached last.
+// up closes the deepest directory.
 func (r *reach) up() {
 	unix.Close(r.at())
 	r.ways = r.ways[:len(r.ways)-1]
@@ -128,7 +129,7 @@ func (r *reach) end() {
 	}
 }
 
-// makeParents makes the directories above a path that are missing, each where the one before it is.
+// makeParents creates missing parent directories, each relative to the one above.
 func (a fileArgs) makeParents(user *account) error {
 	path := string(a.Path)
 	for i := len(a.Beneath) + 1; i < len(path); i++ {

@@ -13,7 +13,7 @@ import (
 	"holt"
 )
 
-// beneathWorld is a directory that is not left, with links of all kinds, beside one that nothing may reach.
+// beneathWorld returns a directory to be confined to, with links of all kinds, and one outside.
 func beneathWorld(t *testing.T) (c *Client, in context.Context, top, outside string) {
 	t.Helper()
 	c = startGuest(t).client(t)
@@ -40,7 +40,8 @@ func beneathWorld(t *testing.T) (c *Client, in context.Context, top, outside str
 	return c, holt.Beneath(t.Context(), top), top, outside
 }
 
-// TestBeneath: for a caller who cannot leave a directory no symbolic link leads out of it, and those within work.
+// TestBeneath: for a confined caller no symbolic link leads out of the
+// directory, and links within it work.
 func TestBeneath(t *testing.T) {
 	c, in, top, outside := beneathWorld(t)
 	type op struct {
@@ -90,7 +91,7 @@ func TestBeneath(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := c.WriteFile(in, top+"/tofile", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errLeaves.Error()) {
+	if err := c.WriteFile(in, top+"/tofile", holt.WriteSpec{}, strings.NewReader("x")); holt.CodeOf(err) != holt.InvalidArgument || !strings.Contains(err.Error(), errEscapes.Error()) {
 		t.Errorf("by a link to a file: %v", err)
 	}
 	if err := c.WriteFile(in, top+"/inner", holt.WriteSpec{}, strings.NewReader("through it")); err != nil {
@@ -108,7 +109,7 @@ func TestBeneath(t *testing.T) {
 	asItWas(t, outside)
 }
 
-// asItWas says whether something is not.
+// asItWas returns an error if anything outside has changed.
 func asItWas(t *testing.T, outside string) {
 	t.Helper()
 	var found []string
@@ -127,7 +128,8 @@ func asItWas(t *testing.T, outside string) {
 	}
 }
 
-// TestBeneathWhileLinksChange: nor does one that takes a directory's place meanwhile.
+// TestBeneathWhileLinksChange: the same holds if a directory is replaced by a
+// link at the same time.
 func TestBeneathWhileLinksChange(t *testing.T) {
 	c, in, top, outside := beneathWorld(t)
 	if err := os.Symlink(outside, top+"/trap"); err != nil {

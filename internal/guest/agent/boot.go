@@ -21,30 +21,30 @@ const (
 )
 
 const (
-	// GuestPath is where the program is in a running machine.
+	// GuestPath is the path of the program in a running machine.
 	GuestPath = "/run/holt/holt-guest"
-	// AgentName is its argv[0] there. systemd spares processes whose name
-	// begins with @ when it ends all others.
+	// AgentName is its argv[0] there. At shutdown systemd does not kill processes
+	// whose name begins with @.
 	AgentName = "@holt-guest"
 
 	initPath  = "/sbin/init"
 	rootWait  = 10 * time.Second
 	agentOwn  = "holt-agent" // the agent's own cgroup
-	agentRAM  = "67108864"   // bytes the kernel does not take from it
-	agentCPU  = "10000"      // cgroup2's greatest weight; others have 100
-	openFiles = 1 << 20      // of a run, soft and hard; the kernel's fs.nr_open
+	agentRAM  = "67108864"   // memory.min, bytes
+	agentCPU  = "10000"      // cgroup2's maximum weight; the default is 100
+	openFiles = 1 << 20      // soft and hard limit for runs; the kernel's fs.nr_open
 )
 
-// step is one thing that boot does.
+// step is a step of boot.
 type step struct {
 	name string
 	do   func() error
 }
 
-// Boot is PID 1 of the initramfs: it loads the modules, mounts the root file
-// system, starts the agent and becomes the root's init. It does not return: a
-// step that fails is told on the console, and the machine powered off, since
-// a machine that hangs helps nobody.
+// Boot is PID 1 of the initramfs: it loads modules, mounts the root file
+// system, starts the agent and becomes the root's init. It does not return: if
+// a step fails it prints the error on the console and powers the machine off,
+// rather than hang.
 func Boot() {
 	b := &boot{}
 	for _, s := range []step{
@@ -66,7 +66,7 @@ func Boot() {
 	}
 }
 
-// note tells the console and the kernel's log.
+// note writes to the console and to the kernel's log.
 func note(format string, args ...any) {
 	for _, path := range []string{"/dev/console", "/dev/kmsg"} {
 		if f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY, 0); err == nil {
@@ -79,7 +79,7 @@ func note(format string, args ...any) {
 func fail(name string, err error) {
 	note("holt-guest: cannot %s: %v; powering off\n", name, err)
 	powerOff()
-	for { // the kernel has not taken our word; nothing else is left to do
+	for { // the power-off failed; nothing else can be done
 		time.Sleep(time.Hour)
 	}
 }
@@ -120,9 +120,9 @@ func kernelArgs() (map[string]string, error) {
 	return args, nil
 }
 
-// loadModules loads /m/*.ko in the order of their names, which is that of
-// their dependencies. One that fails is told and left out: what is truly
-// needed will be missed by a later step.
+// loadModules loads /m/*.ko in the order of names, which is that of
+// dependencies. It logs a failure and continues; if the module was needed, a
+// later step fails.
 func loadModules() error {
 	paths, err := filepath.Glob("/m/*.ko")
 	if err != nil {
@@ -146,9 +146,10 @@ func loadModule(path string) error {
 	return unix.FinitModule(int(f.Fd()), "", 0)
 }
 
-// loadDiag loads what a fork of this machine lists its connections with (see
-// endConnections) from the root disk. It would load by itself then, but by a program of
-// its own, while somebody waits for the fork. A root that has it not, or not here, still does that.
+// loadDiag loads the modules for listing connections in a fork (see
+// endConnections) from the root disk. The kernel would load them on demand, but
+// with a helper program, while a fork waits. That still happens if the root
+// disk does not have them here.
 func loadDiag() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -157,14 +158,14 @@ func loadDiag() error {
 	dir := filepath.Join("/usr/lib/modules", unix.ByteSliceToString(name.Release[:]), "kernel/net/ipv4")
 	for _, module := range []string{"inet_diag.ko", "tcp_diag.ko"} { // in the order of dependency
 		if err := loadModule(filepath.Join(dir, module)); err != nil && !errors.Is(err, unix.EEXIST) {
-			kmsg(6, fmt.Sprintf("%s is loaded when it is needed: %v", module, err))
+			kmsg(6, fmt.Sprintf("%s will be loaded on demand: %v", module, err))
 			return nil
 		}
 	}
 	return nil
 }
 
-// rootDevice is the disk with the root file system.
+// rootDevice returns the disk with the root file system.
 func rootDevice(args map[string]string) string { return cmp.Or(args[argRoot], "/dev/vda") }
 
 func (b *boot) mountRoot() error {
@@ -186,13 +187,13 @@ func (b *boot) mountRoot() error {
 		return fmt.Errorf("%s: %w", device, err)
 	}
 	if err := growRoot(device, "/new"); err != nil {
-		note("holt-guest: root file system keeps its size: %v\n", err) // a small root is better than none
+		note("holt-guest: root file system keeps its size: %v\n", err) // continue with a small root
 	}
 	return nil
 }
 
-// prepareRun mounts the new root's /run and puts this program there, where
-// the root file system's fate does not concern it.
+// prepareRun mounts the new root's /run and copies this program there, so that
+// it does not depend on the root file system.
 func prepareRun() error {
 	if err := os.MkdirAll("/new/run", 0o755); err != nil {
 		return err
@@ -203,7 +204,7 @@ func prepareRun() error {
 	if err := os.MkdirAll("/new"+filepath.Dir(GuestPath), 0o755); err != nil {
 		return err
 	}
-	// A halted machine would take memory, and answer nothing, for ever: halt powers off.
+	// A halted machine would keep its memory and never answer, so halt powers off.
 	if err := os.MkdirAll("/new/run/systemd/system", 0o755); err != nil {
 		return err
 	}
@@ -217,8 +218,7 @@ func prepareRun() error {
 	return os.WriteFile("/new"+GuestPath, self, 0o755)
 }
 
-// enterRoot makes /new the root, as switch_root(8) does, and frees the
-// initramfs's memory.
+// enterRoot makes /new the root, as switch_root(8) does, and frees the memory of the initramfs.
 func enterRoot() error {
 	for _, dir := range []string{"/dev", "/proc", "/sys"} {
 		if err := os.MkdirAll("/new"+dir, 0o755); err != nil {
@@ -242,8 +242,8 @@ func enterRoot() error {
 	return unix.Chdir("/")
 }
 
-// mountCgroups mounts cgroup2 as systemd would and sets the agent's share
-// aside before anything else runs.
+// mountCgroups mounts cgroup2 as systemd would, and reserves the agent's share
+// before anything else runs.
 func mountCgroups() error {
 	const dir = "/sys/fs/cgroup"
 	err := unix.Mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME,
@@ -258,14 +258,14 @@ func mountCgroups() error {
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return err
 	}
-	// Without these controllers the agent has no reserve, but works.
+	// Without these controllers the agent works, but has no reserve.
 	os.WriteFile(own+"/cpu.weight", []byte(agentCPU), 0)
 	os.WriteFile(own+"/memory.min", []byte(agentRAM), 0)
 	return nil
 }
 
-// mountTerminals mounts devpts as systemd would, which leaves it so: the agent opens
-// terminals before systemd comes to that.
+// mountTerminals mounts devpts as systemd would, because the agent opens
+// terminals before systemd mounts it.
 func mountTerminals() error {
 	const dir = "/dev/pts"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -295,8 +295,9 @@ func (b *boot) startAgent() error {
 	return err
 }
 
-// raiseLimits gives this process the limits that the image's limits.d gives to those of sudo and su: the agent,
-// and so runs, terminals and sessions inherit them. Their memory and number of processes is limited by cgroups.
+// raiseLimits sets the limits of the image's limits.d, which sudo and su apply,
+// for this process: the agent and so runs, terminals and sessions inherit them.
+// cgroups limit their memory and number of processes.
 func raiseLimits() error {
 	for _, l := range []struct {
 		what string
@@ -307,7 +308,7 @@ func raiseLimits() error {
 		{"locked memory", unix.RLIMIT_MEMLOCK, unix.RLIM_INFINITY},
 		{"processes", unix.RLIMIT_NPROC, unix.RLIM_INFINITY},
 	} {
-		// The syscall package's, since it is its record of open files that children are started with.
+		// Package syscall, because it restores its own record of RLIMIT_NOFILE in children.
 		if err := syscall.Setrlimit(l.kind, &syscall.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return fmt.Errorf("set limit of %s: %w", l.what, err)
 		}
@@ -315,8 +316,8 @@ func raiseLimits() error {
 	return nil
 }
 
-// becomeInit runs the root's own init in this process. A root that has none is
-// looked after by this one.
+// becomeInit executes the root's init in this process. If the root has none,
+// this process acts as init.
 func (b *boot) becomeInit() error {
 	err := syscall.Exec(initPath, []string{initPath}, []string{"PATH=" + guestPath, "TERM=linux"})
 	if !errors.Is(err, unix.ENOENT) {
@@ -325,8 +326,7 @@ func (b *boot) becomeInit() error {
 	return b.ownInit()
 }
 
-// ownInit is all that a machine without an init needs: the usual mounts, and
-// somebody to reap orphans.
+// ownInit is a minimal init: the usual mounts, and reaping orphans.
 func (b *boot) ownInit() error {
 	for _, m := range []struct{ source, dir, options string }{
 		{"tmpfs", "/dev/shm", "mode=1777"},

@@ -16,11 +16,11 @@ import (
 	"holt"
 )
 
-// Hello is how a guest agent introduces itself.
+// Hello describes a guest agent.
 type Hello struct {
 	Protocol  int       `json:"protocol"`
-	Version   string    `json:"version"`  // of the agent's build
-	Instance  string    `json:"instance"` // random, of this agent process; runs are lost with it
+	Version   string    `json:"version"`  // of the agent
+	Instance  string    `json:"instance"` // random, of this agent process; its runs end with it
 	BootID    string    `json:"boot_id"`  // of the guest's kernel
 	Hostname  string    `json:"hostname"`
 	UptimeMS  int64     `json:"uptime_ms"` // of the guest, milliseconds
@@ -29,77 +29,77 @@ type Hello struct {
 	Runs      int       `json:"runs"` // running now
 }
 
-// Standing is how far a guest's workspace is from being served.
+// Standing is the state of a guest's workspace mount.
 type Standing byte
 
-// The steps, in their order. Each lacks what the next one has.
+// The states in order: each lacks a step that the next one has.
 const (
-	Unmounted Standing = iota // there is no mount
-	Hostless                  // no host has begun a session of the file channel
-	Unwelcome                 // the host has not welcomed the mount, or has not yet been sent all that waits for an answer
+	Unmounted Standing = iota // not mounted
+	Hostless                  // no session of the file channel
+	Unwelcome                 // the host has not welcomed the mount, or pending requests are being resent
 	Unbegun                   // the kernel's first request (INIT) is not answered
 	Served
 )
 
 func (s Standing) String() string {
-	names := [...]string{"not mounted", "mounted, and no host has come for it", "mounted, and not welcomed by its host", "mounted, and its first request is not answered", "served"}
+	names := [...]string{"not mounted", "mounted, but no host is connected", "mounted, but not welcomed by the host", "mounted, but its first request is not answered", "served"}
 	if int(s) >= len(names) {
-		return "in a state that is not known"
+		return "in an unknown state"
 	}
 	return names[s]
 }
 
-// Identity is what makes a machine itself; zero fields are left as they are.
+// Identity distinguishes a machine from its copies. Zero fields are not changed.
 type Identity struct {
 	Hostname string      `json:"hostname,omitempty"` // a DNS label
 	Now      time.Time   `json:"now,omitzero"`       // sets the clock
 	Entropy  []byte      `json:"entropy,omitempty"`  // at most 512 bytes; the kernel's generator is reseeded
 	Hosts    []HostEntry `json:"hosts,omitempty"`    // holt's block in /etc/hosts is replaced by these
-	// MachineID is 32 hexadecimal digits. A machine that is given one is another from
-	// then on, so its SSH host keys, if it has any, are made new as well.
+	// MachineID is 32 hexadecimal digits. Setting it makes the machine a new one,
+	// so its SSH host keys, if any, are replaced too.
 	MachineID string `json:"machine_id,omitempty"`
-	// Restored: the machine goes on from a snapshot; its TCP connections to elsewhere end.
+	// Restored: the machine continues from a snapshot; its external TCP connections are reset.
 	Restored bool `json:"restored,omitempty"`
-	// Repeats: a machine was started from the same snapshot before. A machine id implies it.
+	// Repeats: another machine was started from the same snapshot before. A machine id implies it.
 	Repeats bool `json:"repeats,omitempty"`
-	// NewHostKeys has SSH host keys made new, if there are any, as a machine id does.
+	// NewHostKeys replaces the SSH host keys, if there are any, as a machine id does.
 	NewHostKeys bool `json:"new_host_keys,omitempty"`
-	// DiskSizeMB is how large its root disk is, MiB, if it was made larger: the machine
-	// waits until it sees that, and grows its root file system.
+	// DiskSizeMB is the new size of an enlarged root disk, MiB: the machine waits
+	// until the kernel sees it, and grows the root file system.
 	DiskSizeMB int `json:"disk_size_mb,omitempty"`
-	// Proxy says what programs that begin from now on are told of their network's proxy.
+	// Proxy configures the proxy for programs started from now on.
 	Proxy *Proxy `json:"proxy,omitempty"`
 }
 
-// Identified is what a machine is once it was given an identity, as it sees itself.
+// Identified is the identity of a machine as it sees itself.
 type Identified struct {
 	Hostname  string    `json:"hostname"`
 	Now       time.Time `json:"now"` // its clock
 	MachineID string    `json:"machine_id"`
-	// Drawn is what its kernel's random number generator gave after it was reseeded: 32 bytes
-	// that nothing else gets. Nil unless it was.
+	// Drawn is 32 bytes from its kernel's random number generator after it was
+	// reseeded, or nil. No other program gets them.
 	Drawn []byte `json:"drawn,omitempty"`
-	// HostKeys are the fingerprints of its SSH host keys (ssh-keygen -l), and FormerKeys of those
-	// it had before, if it was to make new ones.
+	// HostKeys are the fingerprints of its SSH host keys (ssh-keygen -l), and
+	// FormerKeys those of replaced ones.
 	HostKeys   []string `json:"host_keys,omitempty"`
 	FormerKeys []string `json:"former_keys,omitempty"`
 	Ended      int      `json:"ended,omitempty"` // connections that were reset
 }
 
-// Readiness says how far a machine's init has come.
+// Readiness is the progress of a machine's init.
 type Readiness struct {
-	// State is systemd's: running, degraded (a unit has failed), maintenance, stopping, …;
-	// running of a machine that has another init.
+	// State is systemd's state: running, degraded (a unit has failed), maintenance,
+	// stopping, …; running for another init.
 	State string `json:"state"`
-	// Unready are those of the units asked for that are not up, at most 8.
+	// Unready are the requested units that are not up, at most 8.
 	Unready []Unit `json:"unready,omitempty"`
 }
 
-// Unit is a unit of systemd that is not up.
+// Unit is a systemd unit that is not up.
 type Unit struct {
 	Name  string `json:"name"`
 	State string `json:"state"`         // as systemctl shows it: failed (failed), activating (auto-restart)
-	Log   string `json:"log,omitempty"` // the end of it, lines
+	Log   string `json:"log,omitempty"` // its last lines
 }
 
 // HostEntry is one line of /etc/hosts.
@@ -119,42 +119,42 @@ type FileEvent struct {
 // FileEventKind says what a [FileEvent] is.
 type FileEventKind string
 
-// The kinds of file events. A rename out of the watched tree is a remove, one
-// into it a create.
+// The kinds of file events. A rename out of the watched tree is a remove, a
+// rename into it a create.
 const (
 	FileCreated  FileEventKind = "create"
 	FileWritten  FileEventKind = "write"
 	FileRemoved  FileEventKind = "remove"
 	FileRenamed  FileEventKind = "rename"
 	FileChanged  FileEventKind = "attrib"   // mode, owner or times
-	FileOverflow FileEventKind = "overflow" // events were lost or directories are not watched: look for yourself
+	FileOverflow FileEventKind = "overflow" // events were lost or directories are not watched: rescan
 )
 
-// Throughput is what Measure found.
+// Throughput is the result of Measure.
 type Throughput struct {
 	IntoGuest  float64 // MB/s, 10⁶ bytes
 	OutOfGuest float64 // MB/s
 }
 
-// Client is the host's side of one guest's control channel. Its methods may be
-// called concurrently; at most 1,024 operations go on at once (TooMany). Their
-// errors are *holt.Error: the guest's own, in words that are safe to show, or
-// Unavailable when the channel has ended, or Timeout when ctx has.
+// Client is the host's side of one guest's control channel. Its methods are safe
+// for concurrent use; at most 1,024 operations run at once (TooMany). Errors are
+// *holt.Error: the guest's own, sanitised, or Unavailable when the channel has
+// ended, or Timeout when ctx has.
 //
-// Each returns soon after its ctx ends, whatever the guest does. If a guest
-// that neither reads nor finishes what it has begun to send keeps one longer,
-// the channel is ended for all.
+// Each method returns soon after its ctx ends, whatever the guest does. If a
+// guest blocks the channel, by not reading or not finishing a frame, the whole
+// channel is closed.
 type Client struct {
 	mux     *yamux.Session
 	guard   *guardConn
-	streams chan struct{}                                  // a token for each stream
-	stuck   time.Duration                                  // stuckAfter, but in tests
+	streams chan struct{}                                  // semaphore of streams
+	stuck   time.Duration                                  // stuckAfter, except in tests
 	mark    string                                         // see For
-	told    func(op string, took time.Duration, err error) // see Observe; nil: nobody is
+	told    func(op string, took time.Duration, err error) // see Observe; may be nil
 }
 
-// For returns the same channel with operations that bear a mark, 1 to 8
-// hexadecimal digits: what they change in the workspace comes with the tag
+// For returns a client for the same channel whose operations carry a mark, 1 to
+// 8 hexadecimal digits: their changes of the workspace have the tag
 // "for/<mark>".
 func (c *Client) For(mark string) *Client {
 	marked := *c
@@ -162,17 +162,18 @@ func (c *Client) For(mark string) *Client {
 	return &marked
 }
 
-// Observe has fn told of each operation: its name, one of a few, how long the guest took to agree, or to
-// answer if there is nothing more to it, and the error. It is called before the channel is used, and fn concurrently.
+// Observe sets a function that is called after each operation, concurrently:
+// with its name, the time until the guest agreed (or answered, if that is all),
+// and the error. It must be called before the channel is used.
 func (c *Client) Observe(fn func(op string, took time.Duration, err error)) { c.told = fn }
 
-// stuckAfter is how long an operation whose context has ended may be held up
-// in the channel before the channel is ended. yamux's own waits (for a frame
-// that was begun, for room to send) know no deadline.
+// stuckAfter is how long an operation whose context has ended may be blocked
+// before the channel is closed. yamux's own waits (for the rest of a frame, for
+// room to send) have no deadline.
 const stuckAfter = 10 * time.Second
 
 // NewClient speaks to the guest over conn, a session made by channel.Dial. It
-// owns conn.
+// takes ownership of conn.
 func NewClient(conn net.Conn) (*Client, error) {
 	guard := newGuardConn(conn)
 	mux, err := yamux.Client(guard, hostMuxConfig())
@@ -183,7 +184,7 @@ func NewClient(conn net.Conn) (*Client, error) {
 	return &Client{mux: mux, guard: guard, streams: make(chan struct{}, maxStreams), stuck: stuckAfter}, nil
 }
 
-// Close ends the channel. Runs go on.
+// Close closes the channel. Runs continue.
 func (c *Client) Close() error { return c.mux.Close() }
 
 // Done is closed when the channel has ended.
@@ -191,19 +192,19 @@ func (c *Client) Done() <-chan struct{} { return c.mux.CloseChan() }
 
 // clientStream is the stream of one operation.
 type clientStream struct {
-	*yamux.Stream // nil until it was opened
+	*yamux.Stream // nil until it is opened
 	client        *Client
 	ctx           context.Context
 	stop          func() bool
-	busy          atomic.Int32 // calls into yamux that have not returned
-	over          atomic.Bool  // ctx has ended. yamux heeds a deadline only where it waits, and a guest can see to it that it never does
+	busy          atomic.Int32 // running calls into yamux
+	over          atomic.Bool  // ctx has ended. yamux checks a deadline only when it waits, and a guest can prevent it from ever waiting
 
-	mu    sync.Mutex // guards what follows, and Stream until begin returns
+	mu    sync.Mutex // guards the fields below, and Stream until begin returns
 	ended bool
-	doom  *time.Timer // ends the channel if the operation does not come back
+	doom  *time.Timer // closes the channel if the operation does not return
 }
 
-// open asks for an operation and returns its stream once the guest has agreed.
+// open requests an operation and returns its stream once the guest has agreed.
 func (c *Client) open(ctx context.Context, op string, args, result any) (_ *clientStream, err error) {
 	if c.told != nil {
 		defer func(began time.Time) { c.told(op, time.Since(began), err) }(time.Now())
@@ -214,7 +215,7 @@ func (c *Client) open(ctx context.Context, op string, args, result any) (_ *clie
 	select {
 	case c.streams <- struct{}{}:
 	default:
-		return nil, holt.Errorf(holt.TooMany, "%d operations go on in this guest already", maxStreams).
+		return nil, holt.Errorf(holt.TooMany, "too many operations: %d are running in this guest", maxStreams).
 			WithHint("wait until some have ended")
 	}
 	s := &clientStream{client: c, ctx: ctx}
@@ -240,7 +241,7 @@ func (s *clientStream) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Stream = st
-	return s.ctx.Err() // giveUp may have come before
+	return s.ctx.Err() // giveUp may have been called already
 }
 
 func (s *clientStream) ask(op string, args, result any) error {
@@ -272,7 +273,7 @@ func (s *clientStream) Write(p []byte) (int, error) {
 	return s.Stream.Write(p)
 }
 
-// giveUp is called when ctx has ended.
+// giveUp runs when ctx has ended.
 func (s *clientStream) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +291,8 @@ func (s *clientStream) giveUp() {
 	})
 }
 
-// Close ends the stream on both sides. It does not wait for the guest, and
-// what still reads from the stream or writes to it returns.
+// Close closes the stream on both sides without waiting for the guest. Running
+// reads and writes return.
 func (s *clientStream) Close() error {
 	s.stop()
 	s.mu.Lock()
@@ -316,7 +317,7 @@ func (s *clientStream) Close() error {
 	return nil
 }
 
-// call is an operation of one request and one answer.
+// call runs an operation of one request and one answer.
 func (c *Client) call(ctx context.Context, op string, args, result any) error {
 	s, err := c.open(ctx, op, args, result)
 	if err != nil {
@@ -325,14 +326,15 @@ func (c *Client) call(ctx context.Context, op string, args, result any) error {
 	return s.Close()
 }
 
-// errEnded is in the error of an operation that was broken off: the guest has neither done nor refused it.
+// errEnded is wrapped if an operation was interrupted: the guest has neither done nor refused it.
 var errEnded = errors.New("channel ended")
 
-// Ended says whether an error of a [Client] is that the guest broke the operation off, or the channel did. An agent that
-// ends closes its streams first, so that [Client.Done] may not have closed yet.
+// Ended reports whether an operation failed because the guest or the channel
+// ended. An ending agent closes its streams first, so [Client.Done] may not be
+// closed yet.
 func Ended(err error) bool { return errors.Is(err, errEnded) }
 
-// describe turns what ended an operation into a holt.Error.
+// describe turns the error of an operation into a holt.Error.
 func describe(ctx context.Context, op string, err error) error {
 	var known *holt.Error
 	switch {
@@ -341,22 +343,22 @@ func describe(ctx context.Context, op string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case ctx.Err() != nil:
-		return holt.Errorf(holt.Timeout, "guest agent, %s: gave up waiting: %w", op, context.Cause(ctx))
+		return holt.Errorf(holt.Timeout, "guest agent, %s: cancelled: %w", op, context.Cause(ctx))
 	case errors.Is(err, yamux.ErrTimeout), errors.Is(err, os.ErrDeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "guest agent, %s: %w", op, err)
 	}
 	return holt.Errorf(holt.Unavailable, "guest agent, %s: %w: %w", op, errEnded, err)
 }
 
-// Hello asks who answers.
+// Hello returns the agent's description.
 func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	var h Hello
 	err := c.call(ctx, opHello, nil, &h)
 	return vetHello(h), err
 }
 
-// Configure gives the machine its identity, and returns what it is then. An
-// agent that does not own its machine says nothing of that.
+// Configure sets the machine's identity and returns the resulting one. An agent
+// without a machine returns only its host name and clock.
 func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error) {
 	var done Identified
 	if err := c.call(ctx, opConfigure, id, &done); err != nil {
@@ -365,23 +367,23 @@ func (c *Client) Configure(ctx context.Context, id Identity) (Identified, error)
 	return vetIdentified(done)
 }
 
-// Ready returns once the machine's init has started all that it starts by
-// itself, or limit has passed (zero: none), and the root file system is synced. It
-// says which of the units named are not up then.
+// Ready waits until the machine's init has started everything, or limit has
+// passed (zero: no limit), and syncs the root file system. It returns which of
+// the named units are not up.
 func (c *Client) Ready(ctx context.Context, units []string, limit time.Duration) (Readiness, error) {
 	var r Readiness
 	err := c.call(ctx, opReady, readyArgs{Units: units, LimitMS: limit.Milliseconds()}, &r)
 	return vetReadiness(r, units), err
 }
 
-// Sync has the guest's kernel write what it holds of the workspace in memory:
-// pages that programs changed through mmap. Conflict while it does already.
+// Sync makes the guest's kernel write dirty pages of the workspace, which
+// programs changed through mmap. It returns Conflict if a sync is running.
 func (c *Client) Sync(ctx context.Context) error { return c.call(ctx, opSync, nil, nil) }
 
-// Trim has the machine tell its disk which bytes of the root file system are in no file any more, for at most limit.
+// Trim makes the machine discard the unused blocks of its root file system, for at most limit.
 func (c *Client) Trim(ctx context.Context, limit time.Duration) error {
 	return c.call(ctx, opTrim, trimArgs{LimitMS: limit.Milliseconds()}, nil)
 }
 
-// Shutdown begins a clean power-off and returns.
+// Shutdown starts a clean power-off and returns.
 func (c *Client) Shutdown(ctx context.Context) error { return c.call(ctx, opShutdown, nil, nil) }

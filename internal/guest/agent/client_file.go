@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// ReadFile copies up to n bytes (negative: all) from offset of a file to w and
-// returns how many. An error of w is returned as it is.
+// ReadFile copies up to n bytes (negative: all) of a file from offset to w, and
+// returns their number. An error of w is returned unchanged.
 func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w io.Writer) (int64, error) {
 	s, err := c.open(ctx, opRead, fileArgs{Path: holt.OSString(path), Offset: offset, Length: n}, nil)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, n int64, w i
 	return got, describe(ctx, opRead, err)
 }
 
-// atMost refuses what a guest sends beyond what it was asked for.
+// atMost fails when a guest sends more than requested.
 type atMost struct {
 	r    io.Reader
 	left int64
@@ -41,7 +41,7 @@ type atMost struct {
 func (m *atMost) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	if m.left -= int64(n); m.left < 0 {
-		return 0, holt.Errorf(holt.Corrupt, "guest sends more of a file than it was asked for")
+		return 0, holt.Errorf(holt.Corrupt, "guest sent more of a file than requested")
 	}
 	return n, err
 }
@@ -56,8 +56,9 @@ func (w ownWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteFile gives a file the content of r once all of it has arrived; an error of r is returned as it is, and the file
-// is left as it was. An existing file keeps its inode, owner, mode and attributes, as far as spec does not name others.
+// WriteFile replaces the content of a file with r once all of r has arrived. An
+// error of r is returned unchanged, and the file is not changed. An existing
+// file keeps its inode, owner, mode and attributes, unless spec sets others.
 func (c *Client) WriteFile(ctx context.Context, path string, spec holt.WriteSpec, r io.Reader) error {
 	args := fileArgs{Path: holt.OSString(path), Mode: spec.Mode, NewMode: spec.ModeOfNew(), User: spec.User, Beneath: beneath(ctx)}
 	s, err := c.open(ctx, opWrite, args, nil)
@@ -68,15 +69,15 @@ func (c *Client) WriteFile(ctx context.Context, path string, spec holt.WriteSpec
 	answered := make(chan error, 1)
 	go func() {
 		answered <- readAnswer(s, nil)
-		s.SetWriteDeadline(time.Unix(1, 0)) // the guest reads no more
+		s.SetWriteDeadline(time.Unix(1, 0)) // the guest has stopped reading
 	}()
 	out := newChunkWriter(s, maxChunk)
 	_, err = out.ReadFrom(ownReader{r})
 	if own, ok := own(err); ok {
-		return own // the stream ends without an end, so the guest gives up
+		return own // without an end of chunks the guest discards the file
 	}
 	if err == nil {
-		out.end() // if it fails, the answer says why
+		out.end() // if it fails, the answer has the reason
 	}
 	return describe(ctx, opWrite, <-answered)
 }
@@ -91,10 +92,10 @@ func (r ownReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// beneath is the directory that ctx's calls cannot leave; see [holt.Beneath]. For a guest it is a path of its own.
+// beneath returns the directory that ctx's calls are confined to; see [holt.Beneath].
 func beneath(ctx context.Context) holt.OSString { return holt.OSString(holt.BeneathOf(ctx)) }
 
-// Stat describes a file; it does not follow a symlink at the end of path.
+// Stat describes a file. It does not follow a symbolic link at the end of path.
 func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	var info holt.FileInfo
 	if err := c.call(ctx, opStat, fileArgs{Path: holt.OSString(path), Beneath: beneath(ctx)}, &info); err != nil {
@@ -103,14 +104,14 @@ func (c *Client) Stat(ctx context.Context, path string) (holt.FileInfo, error) {
 	return vetFile(info, path)
 }
 
-// mostListBytes bounds one listing on its way from a guest.
+// mostListBytes limits the encoded size of one listing.
 const mostListBytes = 256 << 20
 
-// List calls entry for at most so many entries of a directory, in the order
-// that the directory has them, from an offset on (0: the first). After is the
-// offset behind an entry: what is there all the while is seen once, if the file
-// system keeps its offsets, as those of Linux that hold files do. Each
-// name is one name, never a path. An error of entry ends it and is returned.
+// List calls entry for at most most entries of a directory, in directory order,
+// from an offset (0: the first). after is the offset behind an entry. An entry
+// that exists throughout is returned once, if the file system's offsets are
+// stable, as those of Linux disk file systems are. Each name is a single name,
+// never a path. An error of entry ends the listing and is returned.
 func (c *Client) List(ctx context.Context, path string, offset int64, most int, entry func(info holt.FileInfo, after int64) error) error {
 	s, err := c.open(ctx, opList, fileArgs{Path: holt.OSString(path), Offset: offset, Length: int64(most)}, nil)
 	if err != nil {
@@ -120,7 +121,7 @@ func (c *Client) List(ctx context.Context, path string, offset int64, most int, 
 	entries := 0
 	err = readList(s, mostListBytes, func(e listed) error {
 		if entries++; entries > most {
-			return holt.Errorf(holt.Corrupt, "guest lists more of %s than was asked for", path)
+			return holt.Errorf(holt.Corrupt, "guest listed more of %s than requested", path)
 		}
 		info, err := vetEntry(e.FileInfo, path)
 		if err != nil {
@@ -134,33 +135,33 @@ func (c *Client) List(ctx context.Context, path string, offset int64, most int, 
 	return describe(ctx, opList, err)
 }
 
-// Mkdir makes a directory, owned by user ("": as the directory that it is in); with parents it also makes
-// missing parents and is content with a directory that is there.
+// Mkdir creates a directory, owned by user ("": as its parent). With parents it
+// also creates missing parents and accepts an existing directory.
 func (c *Client) Mkdir(ctx context.Context, path string, mode uint32, user string, parents bool) error {
 	return c.call(ctx, opMkdir, fileArgs{Path: holt.OSString(path), Mode: mode, User: user, Recursive: parents, Beneath: beneath(ctx)}, nil)
 }
 
-// Symlink makes a symbolic link, owned by user ("": as the directory that it is in). A file or link that
-// stands at path is replaced as one step.
+// Symlink creates a symbolic link, owned by user ("": as its directory). It
+// atomically replaces a file or link at path.
 func (c *Client) Symlink(ctx context.Context, path, target, user string) error {
 	return c.call(ctx, opSymlink, fileArgs{Path: holt.OSString(path), To: holt.OSString(target), User: user, Beneath: beneath(ctx)}, nil)
 }
 
-// Remove removes a file or an empty directory; with recursive a whole tree, and
-// what is not there is no error.
+// Remove removes a file or an empty directory. With recursive it removes a
+// tree, and a missing path is no error.
 func (c *Client) Remove(ctx context.Context, path string, recursive bool) error {
 	return c.call(ctx, opRemove, fileArgs{Path: holt.OSString(path), Recursive: recursive, Beneath: beneath(ctx)}, nil)
 }
 
-// Rename renames a file, replacing what is there.
+// Rename renames a file, replacing an existing one.
 func (c *Client) Rename(ctx context.Context, from, to string) error {
 	return c.call(ctx, opRename, fileArgs{Path: holt.OSString(from), To: holt.OSString(to), Beneath: beneath(ctx)}, nil)
 }
 
-// Watch calls event for each change under path until ctx ends, which it returns
-// as Timeout. ready, if not nil, is called when nothing that happens from then
-// on is missed. Recursive watches follow new directories, up to 8,192 in all.
-// An error of event ends it and is returned.
+// Watch calls event for each change under path until ctx ends, and then returns
+// Timeout. ready, if not nil, is called when the watch is complete: no later
+// change is missed. Recursive watches include new directories, up to 8,192 in
+// all. An error of event ends the watch and is returned.
 func (c *Client) Watch(ctx context.Context, path string, recursive bool, ready func(), event func(FileEvent) error) error {
 	s, err := c.open(ctx, opWatch, fileArgs{Path: holt.OSString(path), Recursive: recursive}, nil)
 	if err != nil {
@@ -174,13 +175,13 @@ func (c *Client) Watch(ctx context.Context, path string, recursive bool, ready f
 	if own, ok := own(err); ok {
 		return own
 	}
-	if err == nil { // the guest has nothing more to watch
-		return holt.Errorf(holt.NotFound, "watch %s: it is gone", path)
+	if err == nil { // the watched path is gone
+		return holt.Errorf(holt.NotFound, "watch %s: the path has been removed", path)
 	}
 	return describe(ctx, opWatch, err)
 }
 
-// Measure moves bytes each way through the channel and times them. A direction
+// Measure times the transfer of bytes each way through the channel. A direction
 // with no bytes is not measured.
 func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, error) {
 	var t Throughput
@@ -208,7 +209,7 @@ func (c *Client) Measure(ctx context.Context, into, out int64) (Throughput, erro
 
 func rate(n int64, d time.Duration) float64 { return float64(n) / 1e6 / max(d.Seconds(), 1e-9) }
 
-// measured are bytes that cross as they are; zeros would not.
+// measured generates bytes for a measurement; zeros would be compressed into holes.
 type measured struct{}
 
 func (measured) Read(p []byte) (int, error) {
@@ -220,37 +221,38 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// DialPort connects to an address in the guest: network "tcp" or "unix". The host
-// localhost is wherever something listens at that port in the guest. The connection has
-// CloseWrite, and outlives ctx. NotFound: nothing listens there.
+// DialPort connects to an address in the guest: network "tcp" or "unix". The
+// host localhost means any address on which a program listens at that port. The
+// connection has CloseWrite and outlives ctx. NotFound: nothing listens there.
 func (c *Client) DialPort(ctx context.Context, network, address string) (net.Conn, error) {
 	return c.DialPortAs(ctx, network, address, "")
 }
 
-// DialPortAs is DialPort with the rights of a Linux user to a unix socket; "": root's. Forbidden: it has none.
+// DialPortAs is DialPort to a unix socket with the rights of a Linux user; "":
+// root. Forbidden: the user has no permission.
 func (c *Client) DialPortAs(ctx context.Context, network, address, user string) (net.Conn, error) {
 	return c.connect(ctx, opDial, dialArgs{Network: network, Address: address, User: user})
 }
 
-// connect opens a stream that carries a connection and outlives ctx.
+// connect opens a stream for a connection that outlives ctx.
 func (c *Client) connect(ctx context.Context, op string, args any) (net.Conn, error) {
 	s, err := c.open(ctx, op, args, nil)
 	if err != nil {
 		return nil, err
 	}
-	if !s.stop() { // giveUp has come, or comes
+	if !s.stop() { // giveUp has been or will be called
 		s.Close()
 		return nil, describe(ctx, op, ctx.Err())
 	}
 	return newPortConn(s, smallChunk), nil
 }
 
-// lingerFor is how long a connection whose end was sent is kept for the guest
-// to take in what came before: a stream that was closed is soon cut off.
+// lingerFor is how long a connection is kept after its end was sent, so that
+// the guest can receive the rest: a closed stream is cut off soon.
 const lingerFor = 30 * time.Second
 
-// portConn carries a dialled connection over a stream as chunks, so that the
-// end of one direction (a chunk of no bytes) is told from a broken connection.
+// portConn carries a connection over a stream in chunks, so that the end of one
+// direction (an empty chunk) differs from a broken connection.
 type portConn struct {
 	net.Conn // the stream
 
@@ -265,7 +267,7 @@ type portConn struct {
 	closing sync.Once
 }
 
-// newPortConn makes chunks of up to so many bytes.
+// newPortConn returns a connection with chunks of at most chunk bytes.
 func newPortConn(stream net.Conn, chunk int) *portConn {
 	return &portConn{Conn: stream, in: &chunkReader{r: stream}, out: newChunkWriter(stream, chunk)}
 }
@@ -288,7 +290,7 @@ func (p *portConn) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-// CloseWrite ends what this side sends; reading goes on.
+// CloseWrite ends the sent direction; reading continues.
 func (p *portConn) CloseWrite() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,11 +301,11 @@ func (p *portConn) CloseWrite() error {
 	return p.out.end()
 }
 
-// Close ends the connection. The far end still gets what was written if
-// CloseWrite came before; otherwise it learns that the connection broke.
+// Close closes the connection. After CloseWrite the far end still receives
+// everything written; otherwise it sees a broken connection.
 func (p *portConn) Close() (err error) {
 	p.closing.Do(func() {
-		if !p.mu.TryLock() { // by one who writes to a port that takes nothing
+		if !p.mu.TryLock() { // held by a blocked write
 			p.SetWriteDeadline(time.Unix(1, 0))
 			p.mu.Lock()
 		}
@@ -316,7 +318,7 @@ func (p *portConn) Close() (err error) {
 		}
 		p.SetReadDeadline(time.Unix(1, 0))
 		go func() {
-			p.reading.Lock() // whoever read has returned, and nobody will again
+			p.reading.Lock() // wait for a running Read; later ones fail
 			p.closed = true
 			p.reading.Unlock()
 			p.SetReadDeadline(time.Now().Add(lingerFor))

@@ -9,14 +9,15 @@ import (
 	"holt"
 )
 
-// PutService has the guest keep a program running. One that it has already with the same spec stays.
-// AlreadyExists: there is another of that name, or a unit of the system; NotFound: no such user or
-// directory; Unsupported: the guest has no systemd.
+// PutService adds a service to the guest. An existing service with the same
+// spec is not changed. AlreadyExists: another service or system unit has that
+// name; NotFound: there is no such user or directory; Unsupported: the guest
+// has no systemd.
 func (c *Client) PutService(ctx context.Context, spec holt.ServiceSpec) (holt.Service, error) {
 	return c.service(ctx, opSvcPut, serviceArgs{Spec: &spec})
 }
 
-// DoService starts, stops, restarts or deletes (verb) a service of the guest, and returns it.
+// DoService starts, stops, restarts or deletes (verb) a service, and returns it.
 func (c *Client) DoService(ctx context.Context, name, verb string) (holt.Service, error) {
 	return c.service(ctx, opSvcDo, serviceArgs{Name: name, Verb: verb})
 }
@@ -29,10 +30,10 @@ func (c *Client) service(ctx context.Context, op string, args serviceArgs) (holt
 	return vetService(s)
 }
 
-// mostServiceBytes bounds a list of services.
+// mostServiceBytes limits the encoded size of a list of services.
 const mostServiceBytes = 16 << 20
 
-// Services lists the guest's services: those that were added, and those of its template.
+// Services lists the guest's services: added ones, and those of its template.
 func (c *Client) Services(ctx context.Context) ([]holt.Service, error) {
 	s, err := c.open(ctx, opSvcList, nil, nil)
 	if err != nil {
@@ -54,8 +55,8 @@ func (c *Client) Services(ctx context.Context) ([]holt.Service, error) {
 	return list, describe(ctx, opSvcList, err)
 }
 
-// ServiceLog writes the log of a service to w: its last lines, and with follow what is added until
-// ctx ends.
+// ServiceLog writes the last lines of a service's log to w, and with follow
+// also new ones until ctx ends.
 func (c *Client) ServiceLog(ctx context.Context, name string, q holt.ServiceLogQuery, w io.Writer) error {
 	s, err := c.open(ctx, opSvcLog, serviceArgs{Name: name, Lines: q.Lines, Follow: q.Follow}, nil)
 	if err != nil {
@@ -78,14 +79,14 @@ func (c *Client) ServiceLog(ctx context.Context, name string, q holt.ServiceLogQ
 	}
 }
 
-// vetService bounds what a guest says of a service.
+// vetService validates a guest's description of a service.
 func vetService(s holt.Service) (holt.Service, error) {
 	known := []holt.ServiceState{holt.ServiceStarting, holt.ServiceRunning, holt.ServiceRestarting, holt.ServiceStopping, holt.ServiceStopped, holt.ServiceFailed}
 	if _, err := holt.ParseName(s.Name); err != nil && !s.Template || !slices.Contains(known, s.State) {
-		return holt.Service{}, holt.Errorf(holt.Corrupt, "guest says that a service %q is %q", clip(s.Name), clip(string(s.State)))
+		return holt.Service{}, holt.Errorf(holt.Corrupt, "guest reports an invalid service %q in state %q", clip(s.Name), clip(string(s.State)))
 	}
 	if s.Signal != "" && !signalRE.MatchString(s.Signal) {
-		return holt.Service{}, holt.Errorf(holt.Corrupt, "guest says that a service was ended by %q", clip(s.Signal))
+		return holt.Service{}, holt.Errorf(holt.Corrupt, "guest reports an invalid signal for a service: %q", clip(s.Signal))
 	}
 	s.OutOfMemory = vetMemory(s.OutOfMemory)
 	s.Name, s.Reason = plain(s.Name, maxWord), plain(s.Reason, maxWord)

@@ -9,21 +9,22 @@ import (
 	"holt"
 )
 
-// OpenSession runs a program for as long as the session is open. It outlives ctx. NotFound: there is no such user, or
-// directory; TooMany.
+// OpenSession runs a program for as long as the session is open. The session
+// outlives ctx. NotFound: there is no such user or directory; TooMany.
 func (c *Client) OpenSession(ctx context.Context, id holt.TerminalID, spec holt.SessionSpec) (*Session, error) {
 	s, err := c.open(ctx, opSession, sessionArgs{ID: id, Spec: &spec}, nil)
 	if err != nil {
 		return nil, err
 	}
-	if !s.stop() { // giveUp has come, or comes
+	if !s.stop() { // giveUp has been or will be called
 		s.Close()
 		return nil, describe(ctx, opSession, ctx.Err())
 	}
 	return &Session{c: c, s: s, id: id, in: newChunkWriter(s, smallChunk)}, nil
 }
 
-// Session is the host's side of a session; see [holt.Session]. One goroutine writes, one takes output; any may do the rest.
+// Session is the host's side of a session; see [holt.Session]. One goroutine
+// may write and one read output; other calls are safe for concurrent use.
 type Session struct {
 	c  *Client
 	s  *clientStream
@@ -44,7 +45,7 @@ func (s *Session) Write(p []byte) (int, error) {
 	return n, describe(context.Background(), opSession, err)
 }
 
-// CloseWrite ends the input.
+// CloseWrite closes the program's input.
 func (s *Session) CloseWrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +56,7 @@ func (s *Session) CloseWrite() error {
 	return describe(context.Background(), opSession, s.in.end())
 }
 
-// Output copies what the program writes until its end.
+// Output copies the program's output until its end.
 func (s *Session) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
 	end, err := readSession(s.s, stdout, stderr)
 	if failed, ok := own(err); ok {
@@ -64,7 +65,7 @@ func (s *Session) Output(stdout, stderr io.Writer) (holt.SessionEnd, error) {
 	return end, describe(context.Background(), opSession, err)
 }
 
-// readSession reads a session's events up to its end. An error of a writer is [stopped].
+// readSession reads a session's events until its end. An error of a writer is [stopped].
 func readSession(r io.Reader, stdout, stderr io.Writer) (end holt.SessionEnd, err error) {
 	buf := make([]byte, maxChunk)
 	for {
@@ -85,7 +86,7 @@ func readSession(r io.Reader, stdout, stderr io.Writer) (end holt.SessionEnd, er
 			end.Signal = plain(end.Signal, 16)
 			return end, nil
 		default:
-			return end, holt.Errorf(holt.Corrupt, "session event of kind %d", kind)
+			return end, holt.Errorf(holt.Corrupt, "unknown session event of kind %d", kind)
 		}
 		if err != nil {
 			return end, stopped{err}
@@ -103,5 +104,5 @@ func (s *Session) Signal(ctx context.Context, name string) error {
 	return s.c.call(ctx, opSessionDo, sessionArgs{ID: s.id, Signal: name}, nil)
 }
 
-// Close ends the session, and what reads from it or writes to it.
+// Close ends the session, and running reads and writes.
 func (s *Session) Close() error { return s.s.Close() }

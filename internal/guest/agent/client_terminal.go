@@ -9,25 +9,26 @@ import (
 	"holt"
 )
 
-// OpenTerminal returns the guest's terminal with this id, or else the one of
-// the spec's name that runs, or else starts one. So its id may be another.
+// OpenTerminal returns the guest's terminal with this id, or a running one with
+// the spec's name, or starts one. So the returned id may differ.
 func (c *Client) OpenTerminal(ctx context.Context, id holt.TerminalID, spec holt.TerminalSpec) (holt.Terminal, error) {
 	return c.terminal(ctx, opTermOpen, termArgs{ID: id, Spec: &spec})
 }
 
-// CloseTerminal hangs a terminal up (SIGHUP to all its processes), kills what
-// has not ended 5 s later, and returns how it ended. One that has ended stays.
+// CloseTerminal hangs up a terminal (SIGHUP to all its processes), kills
+// processes that have not ended after 5 s, and returns its final state. A
+// terminal that has ended is not changed.
 func (c *Client) CloseTerminal(ctx context.Context, id holt.TerminalID) (holt.Terminal, error) {
 	return c.terminal(ctx, opTermClose, termArgs{ID: id})
 }
 
-// SignalTerminal sends a signal to what is in a terminal's foreground, as its
-// keys do; SIGKILL ends all its processes. Conflict if there is none.
+// SignalTerminal sends a signal to a terminal's foreground process group, as
+// its keys do; SIGKILL kills all its processes. Conflict if there is none.
 func (c *Client) SignalTerminal(ctx context.Context, id holt.TerminalID, signal string) error {
 	return c.call(ctx, opTermSignal, termArgs{ID: id, Signal: signal}, nil)
 }
 
-// terminal is an operation that is answered with a terminal.
+// terminal is an operation that returns a terminal.
 func (c *Client) terminal(ctx context.Context, op string, args termArgs) (holt.Terminal, error) {
 	var t holt.Terminal
 	if err := c.call(ctx, op, args, &t); err != nil {
@@ -36,7 +37,7 @@ func (c *Client) terminal(ctx context.Context, op string, args termArgs) (holt.T
 	return vetTerminal(t)
 }
 
-// The bounds of a list of terminals: as many as an agent remembers, and bytes.
+// Limits of a list of terminals: their number and encoded size.
 const (
 	mostTerminals     = maxTerminals + 2*keepTerminals
 	mostTerminalBytes = 64 << 20
@@ -52,7 +53,7 @@ func (c *Client) Terminals(ctx context.Context) ([]holt.Terminal, error) {
 	var list []holt.Terminal
 	err = readList(s, mostTerminalBytes, func(t holt.Terminal) error {
 		if len(list) == mostTerminals {
-			return holt.Errorf(holt.Corrupt, "guest lists more than %d terminals", mostTerminals)
+			return holt.Errorf(holt.Corrupt, "guest listed more than %d terminals", mostTerminals)
 		}
 		t, err := vetTerminal(t)
 		list = append(list, t)
@@ -64,12 +65,12 @@ func (c *Client) Terminals(ctx context.Context) ([]holt.Terminal, error) {
 	return list, nil
 }
 
-// AttachTerminal attaches to a terminal: it calls emit with an attached event,
-// then with what it shows, and at last with its exit, after which it returns
-// nil, and sends what comes from in (nil: nothing) for as long as that lasts.
-// Event data is valid during the call only. An error from emit ends the
-// attachment and is returned. An emit that takes its time holds nobody up: what
-// it misses becomes a gap. Input is taken from in as fast as the program takes it.
+// AttachTerminal attaches to a terminal. It calls emit with an attached event,
+// then with output, and finally with the exit, after which it returns nil.
+// Meanwhile it sends the input from in (nil: none). Event data is valid only
+// during the call. An error of emit ends the attachment and is returned. A slow
+// emit blocks nothing: output that it misses becomes a gap. Input is received
+// from in as fast as the program reads it.
 func (c *Client) AttachTerminal(ctx context.Context, id holt.TerminalID, spec holt.AttachSpec, in <-chan holt.TerminalInput, emit func(holt.TerminalEvent) error) error {
 	var hello attachAnswer
 	s, err := c.open(ctx, opTermAttach, attachArgs{ID: id, Offset: spec.Offset, Size: spec.Size, Client: spec.Client, Input: spec.Input}, &hello)
@@ -84,7 +85,7 @@ func (c *Client) AttachTerminal(ctx context.Context, id holt.TerminalID, spec ho
 	defer cancel()
 	t, err := vetTerminal(hello.Terminal)
 	if err == nil && (hello.Offset < 0 || spec.Offset >= 0 && hello.Offset != spec.Offset || hello.End < hello.Offset || hello.Taken < spec.Input || hello.Written < 0 || hello.Written > hello.Taken || hello.Taken > math.MaxInt64/2) {
-		err = holt.Errorf(holt.Corrupt, "guest attaches at %d of %d, with %d bytes of input", hello.Offset, hello.End, hello.Taken)
+		err = holt.Errorf(holt.Corrupt, "guest attached at offset %d of %d, with %d bytes of input", hello.Offset, hello.End, hello.Taken)
 	}
 	if err != nil {
 		return err
@@ -99,17 +100,17 @@ func (c *Client) AttachTerminal(ctx context.Context, id holt.TerminalID, spec ho
 // hostAttachment is the host's side of an attachment.
 type hostAttachment struct {
 	s        *clientStream
-	at       int64 // offset of the output that comes next
-	reported int64 // up to where the guest was told that it was taken
+	at       int64 // offset of the next output
+	reported int64 // output offset last acknowledged to the guest
 
-	news chan struct{} // of one: taken has changed
+	news chan struct{} // capacity 1: taken has changed
 
-	mu    sync.Mutex // guards what follows, and the order of frames
-	sent  int64      // offset of the input that is sent next
-	taken int64      // by the program
+	mu    sync.Mutex // guards the fields below, and the order of frames
+	sent  int64      // offset of the next input to send
+	taken int64      // input offset received by the program
 }
 
-// receive passes events on until the exit.
+// receive passes events to emit until the exit.
 func (a *hostAttachment) receive(emit func(holt.TerminalEvent) error) error {
 	buf := make([]byte, maxChunk)
 	for {
@@ -140,7 +141,7 @@ func (a *hostAttachment) receive(emit func(holt.TerminalEvent) error) error {
 	}
 }
 
-// vet checks that an event comes where it must, and counts it.
+// vet checks that an event is at the expected offset, and counts it.
 func (a *hostAttachment) vet(e holt.TerminalEvent) error {
 	step := int64(len(e.Data))
 	switch e.Kind {
@@ -148,7 +149,7 @@ func (a *hostAttachment) vet(e holt.TerminalEvent) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if e.Taken < a.taken || e.Taken > a.sent {
-			return holt.Errorf(holt.Corrupt, "guest has taken %d of %d bytes of input, after %d", e.Taken, a.sent, a.taken)
+			return holt.Errorf(holt.Corrupt, "guest reports invalid input progress: %d of %d bytes, after %d", e.Taken, a.sent, a.taken)
 		}
 		a.taken = e.Taken
 		select {
@@ -158,20 +159,20 @@ func (a *hostAttachment) vet(e holt.TerminalEvent) error {
 		return nil
 	case holt.TerminalResized:
 		if bounded(*e.Size) != *e.Size {
-			return holt.Errorf(holt.Corrupt, "guest's terminal has %d lines of %d", e.Size.Rows, e.Size.Cols)
+			return holt.Errorf(holt.Corrupt, "guest reports an invalid terminal size of %d rows and %d columns", e.Size.Rows, e.Size.Cols)
 		}
 		return nil
 	case holt.TerminalGap:
 		step = e.Dropped
 	}
 	if e.Offset != a.at || step < 0 || step > math.MaxInt64-a.at || step == 0 && e.Kind != holt.TerminalExit {
-		return holt.Errorf(holt.Corrupt, "terminal event (%s) of %d bytes at %d, where %d comes next", e.Kind, step, e.Offset, a.at)
+		return holt.Errorf(holt.Corrupt, "terminal event (%s) of %d bytes at offset %d instead of %d", e.Kind, step, e.Offset, a.at)
 	}
 	a.at += step
 	return nil
 }
 
-// send passes input on until ctx or in ends.
+// send sends input until ctx or in ends.
 func (a *hostAttachment) send(ctx context.Context, in <-chan holt.TerminalInput) {
 	var rest []byte
 	for {
@@ -183,7 +184,7 @@ func (a *hostAttachment) send(ctx context.Context, in <-chan holt.TerminalInput)
 		if len(rest) > 0 && room > 0 {
 			n := min(len(rest), room, maxTermFrame)
 			if a.write(termInput, rest[:n]) != nil {
-				return // receive knows better why
+				return // receive returns the reason
 			}
 			rest = rest[n:]
 			continue
@@ -215,7 +216,7 @@ func (a *hostAttachment) write(kind byte, data []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if kind == termInput {
-		a.sent += int64(len(data)) // before the guest can have taken it
+		a.sent += int64(len(data)) // before the guest can acknowledge it
 	}
 	_, err := a.s.Write(appendTermFrame(make([]byte, 0, termHeader+len(data)), kind, data))
 	return err

@@ -18,31 +18,34 @@ import (
 )
 
 const (
-	mostNamespaces = 1024            // of networks, beside the machine's own, whose connections are ended…
-	namespaceLimit = 5 * time.Second // …and for how long: a guest that makes more waits for its programs to find out
+	mostNamespaces = 1024            // limit of other network namespaces whose connections are reset…
+	namespaceLimit = 5 * time.Second // …and time limit; beyond them programs notice only by timeouts
 )
 
 // listening is TCP_LISTEN of linux/tcp_states.h.
 const listening = 10
 
-// endConnections resets the TCP connections to elsewhere: the far ends belong to another machine, or have given up.
-// Programs that wait on one hear of it at once (SOCK_DESTROY, sock_diag(7)) and not when they next send; those in
-// containers, which have networks of their own in the machine, as well. Connections within the machine go on: both their
-// ends have. Proc is where proc(5) is. What fails in another network than the agent's own is logged.
+// endConnections resets external TCP connections: their far ends belong to
+// another machine or have given up. Programs that wait on one get an error at
+// once (SOCK_DESTROY, sock_diag(7)), including programs in containers with
+// their own network namespaces. Connections within the machine are preserved
+// with both ends. proc is the mount point of proc(5). Failures in other network
+// namespaces are logged.
 func endConnections(ctx context.Context, log *slog.Logger, proc string) (ended int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceLimit)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: a thread that was in other networks ends with this
+		runtime.LockOSThread() // never unlocked: a thread that was in other namespaces must end
 		ended, err = endOnThread(ctx, log, proc)
 	}()
 	<-done
 	return ended, err
 }
 
-// endOnThread does so on a thread which is its own, and is back in its network then: the first of a process does not end.
+// endOnThread does the work on the current thread and returns to its namespace,
+// because the main thread of a process cannot end.
 func endOnThread(ctx context.Context, log *slog.Logger, proc string) (ended int, err error) {
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -77,7 +80,7 @@ func endOnThread(ctx context.Context, log *slog.Logger, proc string) (ended int,
 	}
 	for _, one := range others {
 		if ctx.Err() != nil {
-			log.Warn("connections of other network namespaces are left", "namespaces", len(others), "err", ctx.Err())
+			log.Warn("connections of some network namespaces are not reset", "namespaces", len(others), "err", ctx.Err())
 			break
 		}
 		err, n := enter(one), 0
@@ -98,14 +101,14 @@ func enter(network *os.File) error {
 	return nil
 }
 
-// otherNetworks opens the network namespaces that processes are in, but for their own. A process that goes away meanwhile
-// is no error; what is too many or takes too long is left out.
+// otherNetworks opens the network namespaces of other processes. A process that
+// ends meanwhile is no error. It stops at the limits of number and time.
 func otherNetworks(ctx context.Context, own *os.File, proc string) (all []*os.File, err error) {
 	type key struct{ device, inode uint64 }
 	of := func(st *unix.Stat_t) key { return key{uint64(st.Dev), st.Ino} }
 	var st unix.Stat_t
 	if err := unix.Fstat(int(own.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("tell network namespace: %w", err)
+		return nil, fmt.Errorf("identify network namespace: %w", err)
 	}
 	seen := map[key]bool{of(&st): true}
 	entries, err := os.ReadDir(proc)
@@ -127,7 +130,7 @@ func otherNetworks(ctx context.Context, own *os.File, proc string) (all []*os.Fi
 		if err != nil {
 			continue
 		}
-		if unix.Fstat(int(f.Fd()), &st) != nil || seen[of(&st)] { // another process has its number now
+		if unix.Fstat(int(f.Fd()), &st) != nil || seen[of(&st)] { // the pid was reused, or the namespace is known
 			f.Close()
 			continue
 		}
@@ -137,7 +140,7 @@ func otherNetworks(ctx context.Context, own *os.File, proc string) (all []*os.Fi
 	return all, nil
 }
 
-// addAddresses adds those of the network that the thread is in.
+// addAddresses adds the addresses of the thread's network namespace.
 func addAddresses(to map[netip.Addr]bool) error {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -153,9 +156,10 @@ func addAddresses(to map[netip.Addr]bool) error {
 	return nil
 }
 
-// endHere resets the connections of the network that the thread is in, but for those to addresses that are here.
+// endHere resets the connections of the thread's network namespace, except
+// those to local addresses.
 func endHere(ctx context.Context, here map[netip.Addr]bool) (ended int, err error) {
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // the latter has IPv4 connections, too
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // the latter includes IPv4-mapped connections
 		all, err := netlink.SocketDiagTCP(family)
 		if err != nil {
 			return ended, fmt.Errorf("list connections: %w", err)
@@ -172,7 +176,7 @@ func endHere(ctx context.Context, here map[netip.Addr]bool) (ended int, err erro
 			switch {
 			case err == nil:
 				ended++
-			case !errors.Is(err, unix.ENOENT): // it has ended meanwhile
+			case !errors.Is(err, unix.ENOENT): // it has ended
 				return ended, fmt.Errorf("end connection: %w", err)
 			}
 		}

@@ -20,8 +20,9 @@ import (
 
 const envNetworks = "HOLT_TEST_NETWORKS"
 
-// TestEndConnections: what only reads from elsewhere hears that the other end is gone, in the machine's own network and
-// in those of containers; connections within the machine go on.
+// TestEndConnections: readers of external connections get an error, in the
+// machine's network namespace and in those of containers; connections within
+// the machine continue.
 func TestEndConnections(t *testing.T) {
 	needRoot(t)
 	if os.Getenv(envNetworks) == "" { // a machine of its own: no other process's connections are seen from there
@@ -107,7 +108,7 @@ func TestEndConnections(t *testing.T) {
 	}
 }
 
-// networks are those of a machine, and one that is elsewhere, which no process has.
+// networks are the network namespaces of a machine, and one outside, which no process is in.
 type networks struct {
 	*testing.T
 	outside int
@@ -138,7 +139,7 @@ func (l *networks) up(device, address string) {
 	l.ip("link set " + device + " up")
 }
 
-// thread runs something on a thread that ends with it, and is not the first, which would stay.
+// thread runs do on a thread that ends with it and is not the main thread, which cannot end.
 func (l *networks) thread(do func()) {
 	done := make(chan struct{})
 	go func() {
@@ -154,7 +155,7 @@ func (l *networks) thread(do func()) {
 	<-done
 }
 
-// in runs something in a network. Sockets that it opens stay there.
+// in runs do in a network namespace. Sockets that it opens stay there.
 func (l *networks) in(namespace int, do func()) {
 	l.thread(func() {
 		if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
@@ -186,7 +187,7 @@ func (l *networks) namespaceOfThread() (fd int) {
 	return fd
 }
 
-// container is a network that a process of the machine has.
+// container returns a network namespace with a process of the machine.
 func (l *networks) container() container {
 	here := link(l.T, l.open("/proc/thread-self/ns/net"))
 	cmd := exec.Command("unshare", "--net", "sleep", "600")
@@ -208,7 +209,7 @@ func (l *networks) container() container {
 	return out
 }
 
-// join makes a line from a process's network to what is elsewhere.
+// join creates a link between a process's namespace and the outside.
 func (l *networks) join(device, address, pid, far string) {
 	l.in(l.outside, func() {
 		l.ip("link add far-" + device + " type veth peer name " + device)
@@ -218,7 +219,7 @@ func (l *networks) join(device, address, pid, far string) {
 	l.in(l.open("/proc/"+pid+"/ns/net"), func() { l.up(device, address) })
 }
 
-// connect opens a connection from one network to another's address, where everything is said back.
+// connect opens a connection to an echo server at an address of another namespace.
 func (l *networks) connect(from, to int, address string) (c net.Conn) {
 	l.in(to, func() {
 		listener, err := net.Listen("tcp4", address+":0")

@@ -39,7 +39,7 @@ func dialPort(ctx context.Context, st *serverStream) error {
 	return carryConn(st, conn)
 }
 
-// carryConn passes bytes on between a stream that was agreed to and a connection.
+// carryConn copies bytes between an agreed stream and a connection.
 func carryConn(st *serverStream, conn net.Conn) (err error) {
 	far := newPortConn(st, portChunk)
 	taken, host := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func carryConn(st *serverStream, conn net.Conn) (err error) {
 		if err == nil {
 			conn.(interface{ CloseWrite() error }).CloseWrite()
 			close(taken)
-			io.ReadFull(st, make([]byte, 1)) // until the host lets go
+			io.ReadFull(st, make([]byte, 1)) // until the host closes the stream
 		}
 		conn.Close()
 		st.SetWriteDeadline(time.Unix(1, 0))
@@ -57,17 +57,17 @@ func carryConn(st *serverStream, conn net.Conn) (err error) {
 	if _, err = far.out.ReadFrom(conn); err == nil {
 		err = far.CloseWrite()
 	} else {
-		st.Close() // no end of chunks: the host learns that it broke
+		st.Close() // no end of chunks: the host sees a broken connection
 	}
-	select { // both ends were sent, or the host is gone
+	select { // both directions have ended, or the host is gone
 	case <-taken:
 	case <-host:
 	}
 	return err
 }
 
-// localhost in an address stands for wherever something listens at that port in
-// the machine: on the loopback, or else on another address of its own.
+// localhost in an address means any address of the machine with a listener at
+// that port: first the loopback, then others.
 const localhost = "localhost:"
 
 func dialLocal(ctx context.Context, args dialArgs) (conn net.Conn, err error) {
@@ -92,11 +92,10 @@ func dialLocal(ctx context.Context, args dialArgs) (conn net.Conn, err error) {
 	return nil, unix.ECONNREFUSED
 }
 
-// mostHosts is how many addresses are tried that something may listen at.
+// mostHosts limits the addresses to try.
 const mostHosts = 10
 
-// listenHosts returns the addresses beside the loopback's own at which something
-// listens on a TCP port.
+// listenHosts returns the non-loopback addresses with a listener at a TCP port.
 func listenHosts(port string) (hosts []string) {
 	ports, _ := sockets()
 	for _, p := range ports {

@@ -19,15 +19,15 @@ import (
 	"holt"
 )
 
-// File operations are done as root: who may ask for what is decided on the
-// host. Paths are absolute; symlinks within them are followed as usual.
+// File operations run as root: authorisation is checked on the host. Paths are
+// absolute; symbolic links in them are followed as usual.
 
 func checkPath(path string) error {
 	if !filepath.IsAbs(path) {
 		return holt.Errorf(holt.InvalidArgument, "path %q is not absolute", clip(path))
 	}
 	if strings.Contains(path, "\x00") {
-		return holt.Errorf(holt.InvalidArgument, "path %q holds a zero byte", clip(path))
+		return holt.Errorf(holt.InvalidArgument, "path %q contains a zero byte", clip(path))
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func fileArguments(raw json.RawMessage) (fileArgs, error) {
 	return args, err
 }
 
-// user returns the account that is to own what is written; nil: the caller names none.
+// user returns the account that is to own the file; nil if the caller names none.
 func (a fileArgs) user() (*account, error) {
 	if a.User == "" {
 		return nil, nil
@@ -49,7 +49,7 @@ func (a fileArgs) user() (*account, error) {
 	return &named, err
 }
 
-// fileError gives an error of the operating system its code.
+// fileError adds the error code for an error of the operating system.
 func fileError(verb, path string, err error) error {
 	var known *holt.Error
 	if err == nil || errors.As(err, &known) {
@@ -57,7 +57,7 @@ func fileError(verb, path string, err error) error {
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		err = pe.Err // the path is told by us
+		err = pe.Err // the message has the path already
 	}
 	var le *os.LinkError
 	if errors.As(err, &le) {
@@ -69,14 +69,14 @@ func fileError(verb, path string, err error) error {
 		code = holt.NotFound
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EBUSY):
 		code = holt.Conflict
-	case errors.Is(err, fs.ErrExist): // ENOTEMPTY would be that too
+	case errors.Is(err, fs.ErrExist): // ENOTEMPTY also matches fs.ErrExist
 		code = holt.AlreadyExists
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
 		code = holt.Forbidden
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		code = holt.OutOfSpace
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG),
-		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG), errors.Is(err, errLeaves):
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EFBIG), errors.Is(err, errEscapes):
 		code = holt.InvalidArgument
 	case errors.Is(err, unix.ENOTCONN):
 		code = holt.Unavailable
@@ -92,7 +92,7 @@ func readFile(ctx context.Context, st *serverStream) error {
 	if args.Offset < 0 {
 		return holt.Errorf(holt.InvalidArgument, "offset %d is negative", args.Offset)
 	}
-	// Non-blocking, so that a FIFO without a writer does not hold the agent.
+	// Non-blocking, so that a FIFO without a writer does not block the agent.
 	f, err := os.OpenFile(string(args.Path), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fileError("read", string(args.Path), err)
@@ -125,7 +125,8 @@ func readFile(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, nil, fileError("read", string(args.Path), err))
 }
 
-// writeFile receives chunks into a temporary file in the path's directory, and then puts its content at the path; see [put].
+// writeFile receives chunks into a temporary file in the path's directory, and
+// then moves the content to the path; see [put].
 func writeFile(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {
@@ -141,13 +142,13 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	}
 	defer at.end()
 	if info, err := describeFile(at.path); err == nil && info.Kind != "dir" && info.Kind != "file" {
-		return holt.Errorf(holt.InvalidArgument, "write %s: %w (%s)", args.Path, errNotFile, info.Kind) // a file in the place of /dev/null would break the guest
+		return holt.Errorf(holt.InvalidArgument, "write %s: %w (%s)", args.Path, errNotFile, info.Kind) // replacing /dev/null would break the guest
 	}
 	f, err := createTemp(at.path)
 	if err != nil {
 		return fileError("write", string(args.Path), err)
 	}
-	defer os.Remove(f.Name()) // when it has been renamed there is nothing there
+	defer os.Remove(f.Name()) // fails after a rename, which is fine
 	defer f.Close()
 	if err := st.agree(nil); err != nil {
 		return err
@@ -159,17 +160,17 @@ func writeFile(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, nil, fileError("write", string(args.Path), err))
 }
 
-// mostFollowed is how many symbolic links Linux follows in one path.
+// mostFollowed is the maximum number of symbolic links that Linux follows in a path.
 const mostFollowed = 40
 
-// followLinks returns where a path leads whose last name may be a symbolic link, also
-// one to another link or to what is not there yet, as open(2) does: writing
-// replaces what they name, not a link.
+// followLinks resolves symbolic links at the end of a path, including links to
+// links and to missing files, as open(2) does: writing replaces the target, not
+// the link.
 func followLinks(path string) (string, error) {
 	for range mostFollowed + 1 {
 		target, err := os.Readlink(path)
 		if err != nil {
-			return path, nil // what is wrong with it shows in a snapshot
+			return path, nil // the caller's operation returns the error
 		}
 		if !filepath.IsAbs(target) {
 			target = parentOf(path) + target
@@ -179,10 +180,11 @@ func followLinks(path string) (string, error) {
 	return "", unix.ELOOP
 }
 
-// parentOf is a path up to its last name. What is before a ".." may be a link, so nothing is cut out.
+// parentOf returns a path up to its last name. It keeps "..", since the name
+// before it may be a link.
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
 
-// createTemp makes a file beside path that nothing else has.
+// createTemp creates a unique file in the directory of path.
 func createTemp(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, unix.EISDIR
@@ -211,7 +213,7 @@ func statFile(ctx context.Context, raw json.RawMessage) (any, error) {
 	return info, fileError("stat", string(args.Path), err)
 }
 
-// describeFile is lstat in the words of the API.
+// describeFile returns the result of lstat in the API's form.
 func describeFile(path string) (holt.FileInfo, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -273,12 +275,12 @@ func makeDir(ctx context.Context, raw json.RawMessage) (any, error) {
 	return nil, fileError("mkdir", string(args.Path), mkdir(at.path, args.Mode, user, args.Recursive))
 }
 
-// mkdir makes a directory and, if parents, the missing ones above it; see [ownerOfNew] for who owns them.
+// mkdir creates a directory and, with parents, missing parents; see [ownerOfNew] for their owner.
 func mkdir(path string, mode uint32, user *account, parents bool) error {
 	err := os.Mkdir(path, 0o700)
 	switch {
 	case err == nil:
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // somebody may have put a link there
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // it may have been replaced by a link
 		if err != nil {
 			return err
 		}
@@ -307,14 +309,14 @@ func mkdir(path string, mode uint32, user *account, parents bool) error {
 	return err
 }
 
-// makeSymlink makes a link beside the path and renames it.
+// makeSymlink creates a link under a temporary name and renames it.
 func makeSymlink(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := fileArguments(raw)
 	if err != nil {
 		return nil, err
 	}
 	if args.To == "" || len(args.To) >= unix.PathMax || strings.Contains(string(args.To), "\x00") {
-		return nil, holt.Errorf(holt.InvalidArgument, "a link cannot say %q", clip(string(args.To)))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid target of a symbolic link: %q", clip(string(args.To)))
 	}
 	user, err := args.user()
 	if err != nil {

@@ -78,8 +78,7 @@ func TestFiles(t *testing.T) {
 	wantCode(t, "stat what is removed", err, holt.NotFound)
 }
 
-// What is written through symbolic links, as far as 40, comes to where they lead, also where nothing is
-// yet, and the links stay.
+// Writes follow up to 40 symbolic links, also to a missing file, and keep the links.
 func TestWriteThroughLinks(t *testing.T) {
 	c := startGuest(t).client(t)
 	ctx, dir := t.Context(), t.TempDir()
@@ -178,7 +177,7 @@ func TestFileErrors(t *testing.T) {
 	if err := c.WriteFile(ctx, dir+"/x", holt.WriteSpec{}, failing{mine}); err != mine {
 		t.Errorf("write with a failing reader: %v", err)
 	}
-	// A disk that is full while the host still sends.
+	// A disk that becomes full while the host is sending.
 	sh(t, c, "mkdir -p /home/small && mount -t tmpfs -o size=1m tmpfs /home/small")
 	err = c.WriteFile(ctx, "/home/small/big", holt.WriteSpec{}, strings.NewReader(strings.Repeat("x", 8<<20)))
 	wantCode(t, "write to a full disk", err, holt.OutOfSpace)
@@ -301,7 +300,7 @@ func TestDialPort(t *testing.T) {
 	}
 	wg.Wait()
 
-	// A host that lets go ends the connection in the guest, though it sends.
+	// When the host closes the stream, the connection in the guest ends, even while it is sending.
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -367,8 +366,9 @@ func TestNetArgument(t *testing.T) {
 	}
 }
 
-// A clock is not set back by less than the host's word is old, for files that were made meanwhile would be of the future.
-func TestClockStands(t *testing.T) {
+// A clock is not set back by less than the delay of the host's message, because
+// new files would then be in the future.
+func TestClockIsNotSetBack(t *testing.T) {
 	told := time.Now()
 	for ahead, want := range map[time.Duration]bool{-time.Hour: false, -time.Millisecond: false, 0: true, 30 * time.Millisecond: true,
 		499 * time.Millisecond: true, 500 * time.Millisecond: false, 24 * time.Hour: false} {

@@ -13,8 +13,8 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// testFS answers FUSE requests from memory: one directory of files. It is just
-// enough of a host to move bytes; the real one is package mount.
+// testFS is a minimal in-memory FUSE server with one directory of files; the
+// real one is package mount.
 type testFS struct {
 	mu     sync.Mutex
 	files  map[uint64]*testFile
@@ -52,7 +52,7 @@ func (f *testFS) counts() map[uint32]int {
 	return maps.Clone(f.ops)
 }
 
-// serveFS answers on conn until it ends.
+// serveFS serves f on conn until it ends.
 func serveFS(t *testing.T, conn net.Conn, f *testFS) *testFS {
 	done := make(chan struct{})
 	t.Cleanup(func() { conn.Close(); <-done })
@@ -214,7 +214,7 @@ func (f *testFS) attr(n uint64) []byte {
 	return b
 }
 
-// entry is a lookup's answer: 40 bytes of ids and timeouts, then attributes.
+// entry returns a lookup's answer: 40 bytes of ids and timeouts, then attributes.
 func (f *testFS) entry(n uint64) []byte {
 	b := make([]byte, 40)
 	binary.NativeEndian.PutUint64(b, n)

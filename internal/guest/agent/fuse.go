@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the pump must know of FUSE's wire format, linux/fuse.h.
+// The part of FUSE's wire format that the pump uses, linux/fuse.h.
 const (
 	fuseInHeader  = 40 // u32 len, u32 opcode, u64 unique, u64 nodeid, u32 uid, gid, pid, padding
 	fuseOutHeader = 16 // u32 len, i32 error, u64 unique
@@ -21,39 +21,57 @@ const (
 
 	fuseSource = "workspace"
 	fuseType   = "fuse.holt"
-	// fuseReadahead is what a sequential reader has the kernel ask for ahead;
-	// the default of 128 KiB would cut every read to that.
+	// fuseReadaheadKB is the kernel's read-ahead for sequential reads; the default
+	// of 128 KiB would also limit the size of every read.
 	fuseReadaheadKB = "2048"
 )
 
+// Opcodes of linux/fuse.h.
 const (
-	opcodeForget      = 2
-	opcodeInit        = 26
-	opcodeInterrupt   = 36
-	opcodeBatchForget = 42
+	opcodeForget          = 2
+	opcodeSetattr         = 4
+	opcodeSymlink         = 6
+	opcodeMknod           = 8
+	opcodeMkdir           = 9
+	opcodeUnlink          = 10
+	opcodeRmdir           = 11
+	opcodeRename          = 12
+	opcodeLink            = 13
+	opcodeWrite           = 16
+	opcodeSetxattr        = 21
+	opcodeRemovexattr     = 24
+	opcodeInit            = 26
+	opcodeCreate          = 35
+	opcodeInterrupt       = 36
+	opcodeBatchForget     = 42
+	opcodeFallocate       = 43
+	opcodeRename2         = 45
+	opcodeCopyFileRange   = 47
+	opcodeTmpfile         = 51
+	opcodeCopyFileRange64 = 53
 )
 
-// changes says whether an operation changes files, so that it matters who asks.
+// changes reports whether an operation changes files, so that its process must
+// be identified.
 func changes(opcode uint32) bool {
 	switch opcode {
-	case 4, 6, 8, 9, 10, 11, 12, 13, // setattr symlink mknod mkdir unlink rmdir rename link
-		16, 21, 24, 35, // write setxattr removexattr create
-		43, 45, 47, 51, 53: // fallocate rename2 copy_file_range tmpfile copy_file_range_64
+	case opcodeSetattr, opcodeSymlink, opcodeMknod, opcodeMkdir, opcodeUnlink, opcodeRmdir, opcodeRename, opcodeLink,
+		opcodeWrite, opcodeSetxattr, opcodeRemovexattr, opcodeCreate,
+		opcodeFallocate, opcodeRename2, opcodeCopyFileRange, opcodeTmpfile, opcodeCopyFileRange64:
 		return true
 	}
 	return false
 }
 
-// fileTime is what the kernel would stamp a file with now, on any of its file
-// systems: a coarser clock than time.Now. It is a raw call for the reason that
-// [fuseDevice] gives.
+// fileTime returns the time that the kernel would set on a file now: a coarser
+// clock than time.Now. It is a raw system call, see [FuseDevice].
 func fileTime() int64 {
 	var ts unix.Timespec
 	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_REALTIME_COARSE, uintptr(unsafe.Pointer(&ts)), 0)
 	return ts.Nano()
 }
 
-// inHeader is the head of a request.
+// inHeader is the header of a request.
 type inHeader struct {
 	opcode uint32
 	unique uint64
@@ -78,10 +96,10 @@ func errorReply(unique uint64, errno unix.Errno) []byte {
 	return binary.NativeEndian.AppendUint64(b, unique)
 }
 
-// mountFuse mounts a new FUSE file system at dir and returns its device. The
-// kernel's INIT waits there; the mount answers nobody before that is answered.
-// Set-id programs and devices in it work only in a machine of its own: the
-// devices of a local process are the host's.
+// mountFuse mounts a new FUSE file system at dir and returns its device, whose
+// first request is INIT. Accesses block until INIT is answered. Set-id programs
+// and devices in it work only in a machine: for a local process the devices
+// would be the host's.
 func mountFuse(dir string, machine bool) (*FuseDevice, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil && !errors.Is(err, unix.ENOTCONN) {
 		return nil, err
@@ -103,9 +121,9 @@ func mountFuse(dir string, machine bool) (*FuseDevice, error) {
 	return NewFuseDevice(fd)
 }
 
-// unmountFuse takes away all of this agent's mounts at dir, also dead ones of
-// an earlier agent. Force ends the connection: who waits for it gets an error,
-// and so does the reader of its descriptor.
+// unmountFuse unmounts all of this agent's mounts at dir, including dead ones
+// of an earlier agent. MNT_FORCE aborts the connection: waiting processes and
+// the reader of its descriptor get an error.
 func unmountFuse(dir string) {
 	const flags = unix.MNT_FORCE | unix.MNT_DETACH | unix.UMOUNT_NOFOLLOW
 	for range 16 {
@@ -115,8 +133,8 @@ func unmountFuse(dir string) {
 	}
 }
 
-// findMount returns the device number (major:minor) of the FUSE mount of ours
-// at dir, "" if there is none. It does not touch dir, which may hang.
+// findMount returns the device number (major:minor) of the workspace's FUSE
+// mount at dir, or "". It does not access dir, which may hang.
 func findMount(dir string) string {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -134,8 +152,8 @@ func findMount(dir string) string {
 	return found
 }
 
-// readAhead lets the kernel read ahead in large requests; it is set again by
-// the kernel when INIT is answered, so it must be called after that.
+// readAhead sets the kernel's read-ahead. The kernel resets it when INIT is
+// answered, so it must be called after that.
 func readAhead(dir string) error {
 	dev := findMount(dir)
 	if dev == "" {

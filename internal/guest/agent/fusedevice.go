@@ -11,16 +11,16 @@ import (
 
 // FuseDevice is the descriptor of one FUSE mount.
 //
-// It does not block, and its reads and replies are raw system calls. A Go
-// system call that waits, or that comes after the program had nothing to do,
-// wakes the runtime's monitor thread, which then looks around every 20 µs until
-// the program rests again: in an emulated guest that is half of what a request costs.
+// It is non-blocking, and its reads and replies are raw system calls. A Go system
+// call that blocks, or that follows an idle period, wakes the runtime's monitor
+// thread, which then polls every 20 µs until the program is idle again: in an
+// emulated guest that is half of the cost of a request.
 type FuseDevice struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// NewFuseDevice owns fd, also when it fails.
+// NewFuseDevice takes ownership of fd, even if it fails.
 func NewFuseDevice(fd int) (*FuseDevice, error) {
 	file := os.NewFile(uintptr(fd), "/dev/fuse") // non-blocking, so Go's poller takes it
 	raw, err := file.SyscallConn()
@@ -34,7 +34,7 @@ func NewFuseDevice(fd int) (*FuseDevice, error) {
 // Read waits for a request.
 func (d *FuseDevice) Read(p []byte) (n int, err error) { return d.read(p, true) }
 
-// TryRead does not wait: EAGAIN if there is no request.
+// TryRead does not wait: it returns EAGAIN if there is no request.
 func (d *FuseDevice) TryRead(p []byte) (n int, err error) { return d.read(p, false) }
 
 func (d *FuseDevice) read(p []byte, wait bool) (n int, err error) {
@@ -54,7 +54,7 @@ func (d *FuseDevice) read(p []byte, wait bool) (n int, err error) {
 	return n, err
 }
 
-// Reply hands over an answer. The kernel takes it without waiting for anybody.
+// Reply writes a reply. The kernel accepts it without waiting.
 func (d *FuseDevice) Reply(p []byte) error {
 	return d.write(func(fd uintptr) (uintptr, unix.Errno) {
 		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
@@ -62,8 +62,8 @@ func (d *FuseDevice) Reply(p []byte) error {
 	})
 }
 
-// Notify hands over a notification, which may wait for as long as a request
-// is not answered. Replies go past it: neither holds the descriptor's lock.
+// Notify writes a notification, which may block until a request is answered. It
+// does not block replies: neither holds the descriptor's lock.
 func (d *FuseDevice) Notify(p []byte) error {
 	return d.write(func(fd uintptr) (uintptr, unix.Errno) {
 		n, _, errno := unix.Syscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
@@ -82,8 +82,8 @@ func (d *FuseDevice) write(call func(fd uintptr) (uintptr, unix.Errno)) error {
 	return nil
 }
 
-// StopReading ends a read in progress; no later one reads anything.
+// StopReading ends a running Read; later reads fail.
 func (d *FuseDevice) StopReading() error { return d.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// Close ends a read in progress.
+// Close also ends a running Read.
 func (d *FuseDevice) Close() error { return d.file.Close() }

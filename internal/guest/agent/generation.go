@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// What a program remembers a fork of the machine has as well: random bytes that it
-// drew ahead, the state of a generator of its own. It learns of the copy from
-// the generation: a file that is there as long as the machine is up, and is
-// replaced by another in each copy, and a target of systemd that is restarted then.
+// A fork also copies the state of programs: random bytes drawn ahead, the state
+// of a generator. Programs can detect the copy by the generation: a file that
+// exists while the machine is up and is replaced in each copy, and a systemd
+// target that is restarted in each copy.
 const (
 	generationFile = "run/holt/generation"
 	forkTarget     = "holt-fork.target"
@@ -23,13 +23,13 @@ const (
 
 	forkTargetText = "[Unit]\nDescription=Units that are restarted in each fork of this computer\n"
 
-	// restartWait bounds how long a fork waits for the target's units to restart.
+	// restartWait is how long a fork waits for the target's units to restart.
 	restartWait = 20 * time.Second
-	maxForkUnit = 64 << 10 // bytes of a unit file that are looked at
+	maxForkUnit = 64 << 10 // bytes of a unit file that are read
 )
 
 // newGeneration tells programs that this machine is a copy of another. It waits
-// until the units of the target have restarted, for restartWait at most.
+// for the units of the target to restart, at most restartWait.
 func newGeneration(ctx context.Context, log *slog.Logger, root string, restart func(context.Context) error) error {
 	if err := writeGeneration(root); err != nil {
 		return err
@@ -45,8 +45,7 @@ func newGeneration(ctx context.Context, log *slog.Logger, root string, restart f
 	return nil
 }
 
-// writeGeneration replaces the generation by the next one: a number that only grows, and 16
-// bytes that no other machine has.
+// writeGeneration writes the next generation: an increasing number, and 16 random bytes.
 func writeGeneration(root string) error {
 	path := filepath.Join(root, generationFile)
 	number := 0
@@ -54,7 +53,7 @@ func writeGeneration(root string) error {
 		fmt.Sscan(string(old), &number)
 	}
 	var id [16]byte
-	rand.Read(id[:]) // of the kernel's generator, which was reseeded
+	rand.Read(id[:]) // from the kernel's generator, which was reseeded
 	for _, file := range []struct{ path, text string }{
 		{path, fmt.Sprintf("%d %x\n", number+1, id)},
 		{filepath.Join(root, forkUnit), forkTargetText},
@@ -69,7 +68,8 @@ func writeGeneration(root string) error {
 	return nil
 }
 
-// wantsForks tells whether a unit names the target. To ask systemd would cost each fork a process.
+// wantsForks reports whether a unit names the target. Asking systemd would cost
+// each fork a process.
 func wantsForks(root string) bool {
 	for _, pattern := range []string{"etc/systemd/system/*.service", "etc/systemd/system/*.d/*.conf", "etc/systemd/system/" + forkTarget + ".*/*", "usr/lib/systemd/system/" + forkTarget + ".*/*"} {
 		paths, _ := filepath.Glob(filepath.Join(root, pattern))
@@ -82,7 +82,7 @@ func wantsForks(root string) bool {
 	return false
 }
 
-// names tells whether a regular file has a word.
+// names reports whether a regular file contains a word.
 func names(path, word string) bool {
 	st, err := os.Lstat(path)
 	if err != nil || !st.Mode().IsRegular() {
@@ -97,8 +97,7 @@ func names(path, word string) bool {
 	return strings.Contains(string(text), word)
 }
 
-// restartForked starts what the target wants, and restarts those that are part
-// of it and run.
+// restartForked starts units that the target wants, and restarts running units that are part of it.
 func restartForked(ctx context.Context) error {
 	_, err := systemctl(ctx, "restart", forkTarget)
 	return err

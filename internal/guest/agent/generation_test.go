@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each copy of a machine has a generation of its own, and the units that ask for it restart there.
+// Each copy of a machine has a generation of its own, and restarts the units that ask for it.
 func TestGeneration(t *testing.T) {
 	root, restarts := t.TempDir(), 0
 	restart := func(context.Context) error { restarts++; return errors.New("a unit has failed") }

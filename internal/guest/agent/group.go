@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The environment variables that carry a run's or a terminal's id. Where there
-// is no cgroup2 they are also how its processes are found.
+// The environment variables with the id of a run or terminal. Without cgroup2
+// they also identify its processes.
 const (
 	runEnv      = "HOLT_RUN"
 	terminalEnv = "HOLT_TERMINAL"
 )
 
-// The ids of runs and terminals, which name their cgroups, begin with these.
+// The prefixes of ids of runs and terminals, which are also the names of their cgroups.
 const (
 	runPrefix      = "run_"
 	terminalPrefix = "term_"
 )
 
-// envOf returns the environment variable that carries an id.
+// envOf returns the environment variable for an id.
 func envOf(id string) string {
 	if strings.HasPrefix(id, terminalPrefix) {
 		return terminalEnv
@@ -36,19 +36,19 @@ func envOf(id string) string {
 	return runEnv
 }
 
-// groups makes the sets of processes that runs and terminals are: a cgroup each
-// or, without cgroup2, all processes that have its id in their environment. The
-// latter misses what clears its environment; it is for hosts without cgroup2.
+// groups creates the process groups of runs and terminals: a cgroup each or,
+// without cgroup2, all processes with the id in their environment. The latter
+// misses processes that clear their environment.
 type groups struct {
-	dir string // of the cgroups; "" without cgroup2
-	// starting is held for reading between the making of a cgroup and its first
-	// process: an empty one may be swept away.
+	dir string // directory of the cgroups; "" without cgroup2
+	// starting is held for reading from the creation of a cgroup until its first
+	// process: an empty one may be swept.
 	starting sync.RWMutex
 	limits   *limits // nil: none
 }
 
-// cgroupMount returns where cgroup2 is mounted, "" if it is not: on hosts with
-// cgroup v1 that may be beside it, at /sys/fs/cgroup/unified.
+// cgroupMount returns the mount point of cgroup2, or "". On hosts with cgroup
+// v1 it may be /sys/fs/cgroup/unified.
 func cgroupMount() string {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -66,8 +66,8 @@ func cgroupMount() string {
 	return ""
 }
 
-// findGroups prepares the directory of cgroups with that name and removes what
-// an earlier agent left empty there.
+// findGroups prepares the directory of cgroups with that name, and removes
+// empty groups of an earlier agent.
 func findGroups(name string) *groups {
 	mount := cgroupMount()
 	if mount == "" {
@@ -78,8 +78,7 @@ func findGroups(name string) *groups {
 		return &groups{}
 	}
 	g := &groups{dir: dir}
-	// Not every controller is there on every host; a share for each run is
-	// good to have, not needed.
+	// Hosts may lack some controllers; limits for runs are optional.
 	for _, c := range []string{"+cpu", "+memory", "+pids", "+io"} {
 		os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(c), 0)
 	}
@@ -87,8 +86,7 @@ func findGroups(name string) *groups {
 	return g
 }
 
-// sweep removes cgroups of runs and terminals in which nothing lives, unless
-// one is being started.
+// sweep removes empty cgroups of runs and terminals, unless one is being started.
 func (g *groups) sweep() {
 	if g.dir == "" || !g.starting.TryLock() {
 		return
@@ -106,7 +104,7 @@ func (g *groups) sweep() {
 type group struct {
 	id    string
 	dir   string // its cgroup; "" without cgroup2
-	share *share // that it may take; nil: anything
+	share *share // its limits; nil: none
 }
 
 func (g *groups) of(id string) group {
@@ -116,8 +114,7 @@ func (g *groups) of(id string) group {
 	return group{id: id, dir: filepath.Join(g.dir, id), share: g.share()}
 }
 
-// join makes attr start its process in the group. done must be called after
-// the start.
+// join makes attr start a process in the group. done must be called after the start.
 func (g group) join(attr *syscall.SysProcAttr) (done func(), err error) {
 	if g.dir == "" {
 		return func() {}, nil
@@ -136,13 +133,13 @@ func (g group) join(attr *syscall.SysProcAttr) (done func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// swept tells whether the group's cgroup has been removed.
+// swept reports whether the group's cgroup has been removed.
 func (g group) swept() bool {
 	_, err := os.Lstat(g.dir)
 	return g.dir != "" && errors.Is(err, os.ErrNotExist)
 }
 
-// pids returns the group's living processes.
+// pids returns the group's live processes.
 func (g group) pids() []int {
 	if g.dir == "" {
 		return g.byEnvironment()
@@ -154,7 +151,7 @@ func (g group) pids() []int {
 		}
 		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		for _, f := range strings.Fields(string(b)) {
-			// 0 is a process that this PID namespace does not show.
+			// 0 means a process outside this PID namespace.
 			if pid, err := strconv.Atoi(f); err == nil && pid > 0 && !dead(pid) {
 				pids = append(pids, pid)
 			}
@@ -181,18 +178,18 @@ func (g group) byEnvironment() []int {
 	return pids
 }
 
-// dead says whether a process has ended and only waits to be reaped.
+// dead reports whether a process is a zombie.
 func dead(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
 	}
-	// pid (name) state …; the name may hold anything
+	// pid (name) state …; the name may contain anything
 	i := bytes.LastIndexByte(b, ')')
 	return i >= 0 && i+2 < len(b) && (b[i+2] == 'Z' || b[i+2] == 'X')
 }
 
-// signal sends sig to every process and returns how many there were.
+// signal sends sig to every process and returns their number.
 func (g group) signal(sig unix.Signal) int {
 	if sig == unix.SIGKILL {
 		return g.kill()
@@ -204,14 +201,14 @@ func (g group) signal(sig unix.Signal) int {
 	return len(pids)
 }
 
-// kill ends every process, those that are just being forked too.
+// kill kills every process, including those that are just being forked.
 func (g group) kill() int {
 	pids := g.pids()
 	if g.dir != "" && os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) == nil {
 		return len(pids)
 	}
-	// Without cgroup.kill (before Linux 5.14): a process may fork while it
-	// is looked for, so look again until nothing is found.
+	// Without cgroup.kill (before Linux 5.14) a process may fork during the search,
+	// so repeat until none is found.
 	for again, round := pids, 0; len(again) > 0 && round < 100; round++ {
 		for _, pid := range again {
 			unix.Kill(pid, unix.SIGKILL)

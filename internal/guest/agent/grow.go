@@ -14,9 +14,8 @@ const (
 	ioctlResize     = 0x40086610 // EXT4_IOC_RESIZE_FS: the new size, blocks
 )
 
-// growRoot makes the ext4 file system mounted on dir as large as its device,
-// so that the first command sees the disk that was asked for. A file system
-// that fills its device is left as it is.
+// growRoot grows the ext4 file system mounted on dir to the size of its device.
+// A file system that fills its device is not changed.
 func growRoot(device, dir string) error {
 	size, err := deviceSize(device)
 	if err != nil {
@@ -38,7 +37,7 @@ func growRoot(device, dir string) error {
 	return nil
 }
 
-// deviceSize is how large the kernel takes a disk for, bytes.
+// deviceSize returns the size of a disk according to the kernel, bytes.
 func deviceSize(device string) (size uint64, err error) {
 	disk, err := os.Open(device)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// Command is the name under which this program is in a computer's PATH, where it asks the computer's own API.
+// Command is the name of this program in a computer's PATH, where it calls the computer's own API.
 const (
 	Command    = "holt"
 	commandDir = "/usr/local/bin/"
@@ -38,8 +38,8 @@ Exit status:
 `
 )
 
-// installCommands puts this program into the PATH of a machine whose root is at root, under
-// all its names, unless something else is there.
+// installCommands links this program into the PATH of the machine with its root
+// at root, under all its names, unless a file exists there.
 func installCommands(root string) error {
 	return errors.Join(installCommand(root+commandDir+Command), installCommand(root+commandDir+syncCommand))
 }
@@ -50,12 +50,12 @@ func installCommand(path string) error {
 	}
 	err := os.Symlink(GuestPath, path)
 	if errors.Is(err, os.ErrExist) {
-		return nil // the user's own
+		return nil // a file of the user
 	}
 	return err
 }
 
-// selfCommand is one call of it.
+// selfCommand is one invocation.
 type selfCommand struct {
 	own      selfAPI
 	out, err io.Writer
@@ -65,7 +65,7 @@ type selfCommand struct {
 	args     []string
 }
 
-// runCommand is the command holt in a computer. It returns the exit status.
+// runCommand runs the command holt in a computer and returns the exit status.
 func runCommand(args []string, address string, stdout, stderr io.Writer) int {
 	c := &selfCommand{own: selfAPI{address}, out: stdout, err: stderr}
 	err := c.run(args)
@@ -80,7 +80,7 @@ func runCommand(args []string, address string, stdout, stderr io.Writer) int {
 	return holt.ExitStatus(holt.CodeOf(err))
 }
 
-// say says what is wrong, as the host's command does.
+// say prints an error as the host's command does.
 func (c *selfCommand) say(e *holt.Error) {
 	fmt.Fprintf(c.err, "holt: %s\n", e.Message)
 	if e.Hint != "" {
@@ -98,18 +98,18 @@ func (c *selfCommand) run(args []string) error {
 	}{"self": {c.self, 0}, "checkpoint": {c.checkpoint, 1}, "snapshot": {c.snapshot, 0}, "fork": {c.fork, 0}, "pause": {c.pause, 0}}
 	verb, ok := verbs[args[0]]
 	if !ok {
-		return holt.Errorf(holt.InvalidArgument, "there is no command %q in a computer", clip(args[0])).WithHint("holt help shows what there is")
+		return holt.Errorf(holt.InvalidArgument, "unknown command %q", clip(args[0])).WithHint("run holt help for the list of commands")
 	}
 	if err := c.parse(args[0], args[1:]); err != nil {
 		return err
 	}
 	if len(c.args) > verb.most {
-		return holt.Errorf(holt.InvalidArgument, "holt %s does not take %q", args[0], clip(c.args[verb.most])).WithHint("holt help shows what there is")
+		return holt.Errorf(holt.InvalidArgument, "holt %s does not take the argument %q", args[0], clip(c.args[verb.most])).WithHint("run holt help for the list of commands")
 	}
 	return verb.do()
 }
 
-// parse reads flags before, between and behind arguments.
+// parse parses flags before, between and after arguments.
 func (c *selfCommand) parse(verb string, args []string) error {
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -125,7 +125,7 @@ func (c *selfCommand) parse(verb string, args []string) error {
 			if errors.Is(err, flag.ErrHelp) {
 				return err
 			}
-			return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("holt help shows what there is")
+			return holt.Errorf(holt.InvalidArgument, "%w", err).WithHint("run holt help for the list of commands")
 		}
 		if args = flags.Args(); len(args) == 0 {
 			return nil
@@ -143,7 +143,7 @@ func isTTY(w io.Writer) bool {
 	return err == nil
 }
 
-// print prints JSON, or else a line.
+// print prints JSON or a line.
 func (c *selfCommand) print(v any, format string, args ...any) error {
 	if !c.json {
 		_, err := fmt.Fprintf(c.out, format+"\n", args...)
@@ -197,7 +197,7 @@ func (c *selfCommand) fork() error {
 		switch {
 		case one.Error != nil:
 			c.say(holt.Errorf(one.Error.Code, "%s: %s", one.Name, one.Error.Message).WithHint("%s", one.Error.Hint))
-			err = holt.Errorf(one.Error.Code, "not all forks were made")
+			err = holt.Errorf(one.Error.Code, "some forks were not made")
 		case !c.json:
 			fmt.Fprintf(c.out, "%s runs, forked from %s\n", one.Name, was.Name)
 		}
@@ -214,10 +214,10 @@ func (c *selfCommand) pause() error {
 	case cut:
 		paused = is
 	}
-	return c.print(paused, "%s was paused, and goes on", paused.Name)
+	return c.print(paused, "%s was paused and is resumed", paused.Name)
 }
 
-// elsewhere is for one that goes on as another computer than it asked as: a fork.
+// elsewhere prints that the process now runs in a fork, not in the computer that it asked from.
 func (c *selfCommand) elsewhere(is holt.Self, err error) error {
 	if err != nil {
 		return err

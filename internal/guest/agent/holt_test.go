@@ -16,7 +16,7 @@ import (
 	"holt"
 )
 
-// selfServer answers as the daemon does a computer, until it is told to hang up.
+// selfServer simulates the daemon's API for a computer, until it is told to hang up.
 type selfServer struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -78,8 +78,8 @@ func (s *selfServer) answer(c net.Conn) {
 	fmt.Fprintf(c, "HTTP/1.0 %d x\r\nContent-Type: application/json\r\n\r\n%s", status, b)
 }
 
-// TestCommand: the command in a computer asks for what it is told to, and its exit status says how that went. One whose
-// connection ends finds out whether it goes on in a fork.
+// TestCommand: requests and exit status of the command in a computer. If its
+// connection ends, it finds out whether it is in a fork.
 func TestCommand(t *testing.T) {
 	s := &selfServer{t: t, is: holt.Self{ID: "cmp_1", Name: "curie"}, keys: map[string]int{}}
 	address := s.serve()
@@ -98,7 +98,7 @@ func TestCommand(t *testing.T) {
 		{"checkpoint mine", 0, `"mine"`}, {"checkpoint --json=false mine", 0, "checkpoint mine"}, {"checkpoint a b", 2, "does not take"},
 		{"snapshot --name dawn", 4, "holt: it is being deleted\nhint: wait"}, {"snapshot --count 2", 2, "not defined"},
 		{"fork --count 2 --name x --json=false", 6, "bohr runs, forked from curie\nholt: dirac: the disk is full"},
-		{"fork --count x", 2, "invalid value"}, {"pause", 0, `"curie"`}, {"delete", 2, "no command"},
+		{"fork --count x", 2, "invalid value"}, {"pause", 0, `"curie"`}, {"delete", 2, "unknown command"},
 	} {
 		if status, said := run(c.line); status != c.status || !strings.Contains(said, c.says) {
 			t.Errorf("holt %s: %d %s", c.line, status, said)

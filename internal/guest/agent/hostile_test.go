@@ -18,7 +18,7 @@ import (
 	"holt"
 )
 
-// FuzzMessages gives both sides any bytes where a message should be.
+// FuzzMessages gives both sides arbitrary bytes for a message.
 func FuzzMessages(f *testing.F) {
 	var b bytes.Buffer
 	writeMessage(&b, request{V: 1, Op: opRunStart, Args: []byte(`{"id":"run_x"}`)})
@@ -43,8 +43,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// FuzzEvents: what is read is what was written, and nothing else is accepted
-// without an error.
+// FuzzEvents: events survive encoding and decoding; other bytes are an error.
 func FuzzEvents(f *testing.F) {
 	f.Add(appendEvent(nil, eventStdout, 7, []byte("out")))
 	f.Add(appendEvent(nil, eventGap, 0, binary.BigEndian.AppendUint64(nil, 9)))
@@ -87,8 +86,8 @@ func FuzzChunks(f *testing.F) {
 	})
 }
 
-// FuzzGuard: the guard lets the same frames through however they are cut, and
-// never a stream or a ping of the guest's.
+// FuzzGuard: the guard passes the same frames however they are split, and no
+// streams or pings of the guest.
 func FuzzGuard(f *testing.F) {
 	frame := func(kind byte, flags uint16, length uint32, body int) []byte {
 		b := []byte{0, kind}
@@ -124,7 +123,7 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// FuzzHosts: a hosts file keeps its own lines and has one block of ours.
+// FuzzHosts: a hosts file keeps its own lines and has one block of holt.
 func FuzzHosts(f *testing.F) {
 	f.Add("127.0.0.1 localhost\n# begin holt\n127.0.1.1 a\n# end holt\n")
 	f.Add("# begin holt\n# begin holt\nno end")
@@ -137,7 +136,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// hostile is a guest that answers a client with its own bytes.
+// hostile returns the client of a guest that answers with its own bytes.
 func hostile(t *testing.T, serve func(net.Conn)) *Client {
 	near, far := net.Pipe()
 	t.Cleanup(func() { far.Close() })
@@ -150,8 +149,7 @@ func hostile(t *testing.T, serve func(net.Conn)) *Client {
 	return c
 }
 
-// eachStream is a guest that serves each stream that the host opens, one begun
-// after the other.
+// eachStream is a guest that serves each stream that the host opens concurrently.
 func eachStream(serve func(*yamux.Stream)) func(net.Conn) {
 	return func(conn net.Conn) {
 		mux, err := yamux.Server(conn, muxConfig())
@@ -168,7 +166,7 @@ func eachStream(serve func(*yamux.Stream)) func(net.Conn) {
 	}
 }
 
-// A guest that opens streams, pings or talks nonsense loses its channel.
+// A guest that opens streams, pings or sends invalid frames loses its channel.
 func TestHostileGuest(t *testing.T) {
 	frames := map[string][]byte{
 		"stream":  {0, 1, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0},
@@ -250,7 +248,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A guest that answers nothing holds nobody longer than their patience.
+// A guest that does not answer blocks no caller beyond its context.
 func TestSilentGuest(t *testing.T) {
 	c := hostile(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -263,8 +261,7 @@ func TestSilentGuest(t *testing.T) {
 	}
 }
 
-// A host that talks nonsense on the control port loses its session; the agent
-// serves the next.
+// A host that sends invalid bytes on the control port loses its session; the agent serves the next.
 func TestHostileControlHost(t *testing.T) {
 	g := startGuest(t)
 	seed := rand.Uint64()
@@ -313,7 +310,7 @@ func TestHostileControlHost(t *testing.T) {
 	}
 }
 
-// FuzzTerminal gives both sides of an attachment any bytes.
+// FuzzTerminal gives both sides of an attachment arbitrary bytes.
 func FuzzTerminal(f *testing.F) {
 	f.Add(appendTermFrame(nil, termInput, []byte("ls\n")))
 	f.Add(appendTermFrame(nil, termSize, appendSize(nil, holt.TerminalSize{Rows: 24, Cols: 80})))
@@ -355,7 +352,7 @@ func FuzzTerminal(f *testing.F) {
 	})
 }
 
-// Of what a guest says that its terminals run only the beginning is kept: it is stored.
+// A guest's description of a terminal's program is truncated, because it is stored.
 func TestHostileTerminalSpec(t *testing.T) {
 	long := string(bytes.Repeat([]byte("x"), maxSpec/4))
 	told := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning, Spec: holt.TerminalSpec{
@@ -382,7 +379,7 @@ func TestHostileTerminalSpec(t *testing.T) {
 	}
 }
 
-// Of a list of runs, which a guest can have be 64 MiB, only what says how they are is kept; and they have names of runs.
+// Of a list of runs, up to 64 MiB of a guest's text, only states and valid ids are kept.
 func TestHostileRuns(t *testing.T) {
 	long := holt.OSString(bytes.Repeat([]byte("x"), 100<<10))
 	list := func(id holt.RunID, batches int) func(*yamux.Stream) {
@@ -410,7 +407,7 @@ func TestHostileRuns(t *testing.T) {
 	wantCode(t, "a name of no run", err, holt.Corrupt)
 }
 
-// A guest that says something of a terminal that cannot be ends the attachment only.
+// An invalid terminal event ends the attachment only.
 func TestHostileTerminal(t *testing.T) {
 	good := holt.Terminal{ID: "term_aaaaaaaaaaaaaaaa", Name: "main", State: holt.TerminalRunning}
 	for name, events := range map[string][]byte{

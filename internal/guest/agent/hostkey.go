@@ -22,18 +22,19 @@ import (
 	"holt"
 )
 
-// hostKeyKinds are the SSH host keys that are made. RSA is not: it takes an
-// emulated processor up to a minute, and every client of this decade knows the others.
+// hostKeyKinds are the kinds of SSH host keys to generate. RSA is not included:
+// it takes an emulated processor up to a minute, and all current clients
+// support the others.
 var hostKeyKinds = []string{"ed25519", "ecdsa"}
 
 const (
-	maxHostKeys = 16       // that a machine may have
-	maxHostKey  = 64 << 10 // bytes that are read of one
+	maxHostKeys = 16       // maximum of a machine
+	maxHostKey  = 64 << 10 // maximum size of one, bytes
 )
 
-// newHostKeys replaces the SSH host keys in dir, and returns the fingerprints of those that
-// were there and of those that are. A machine without any gets none. One that is cut short has
-// some, and gets others when it is asked again.
+// newHostKeys replaces the SSH host keys in dir and returns the old and new
+// fingerprints. A machine without keys gets none. It may be repeated after an
+// interruption, and then generates other keys.
 func newHostKeys(ctx context.Context, dir string) (former, now []string, err error) {
 	old, err := filepath.Glob(filepath.Join(dir, "ssh_host_*_key*"))
 	if err != nil || len(old) == 0 {
@@ -87,14 +88,14 @@ func hostKey(dir, kind string) string { return filepath.Join(dir, "ssh_host_"+ki
 func hostKeys(dir string) (all []string, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "ssh_host_*_key"))
 	if err == nil && len(paths) > maxHostKeys {
-		err = holt.Errorf(holt.TooMany, "there are %d SSH host keys in %s; at most %d are allowed", len(paths), dir, maxHostKeys)
+		err = holt.Errorf(holt.TooMany, "too many SSH host keys: %d in %s; at most %d are allowed", len(paths), dir, maxHostKeys)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue // no sshd takes it for a key
+			continue // not a key for sshd
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -110,9 +111,9 @@ func hostKeys(dir string) (all []string, err error) {
 	return all, nil
 }
 
-// fingerprint is that of the key in a private key's file, as ssh-keygen -l has it: the SHA-256 of
-// its public half, which OpenSSH's format holds in the clear (PROTOCOL.key). In another format it
-// is that of the file.
+// fingerprint returns the fingerprint of a private key's file, as ssh-keygen -l
+// does: the SHA-256 of its public half, which OpenSSH's format stores in the
+// clear (PROTOCOL.key). For other formats it is the SHA-256 of the file.
 func fingerprint(file []byte) string {
 	public := file
 	if block, _ := pem.Decode(file); block != nil {
@@ -120,7 +121,7 @@ func fingerprint(file []byte) string {
 			for range 3 { // cipher, key derivation, its options
 				_, rest = cutString(rest)
 			}
-			if key, _ := cutString(rest[min(4, len(rest)):]); len(key) > 0 { // behind how many there are
+			if key, _ := cutString(rest[min(4, len(rest)):]); len(key) > 0 { // after the number of keys
 				public = key
 			}
 		}
@@ -129,7 +130,7 @@ func fingerprint(file []byte) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// cutString cuts a string off (RFC 4251): its length in four bytes, and as many bytes.
+// cutString cuts off a string (RFC 4251): a length of four bytes, and the bytes.
 func cutString(b []byte) (s, rest []byte) {
 	if len(b) < 4 {
 		return nil, nil
@@ -138,7 +139,7 @@ func cutString(b []byte) (s, rest []byte) {
 	return b[4 : 4+n], b[4+n:]
 }
 
-// reloadSSH has a running sshd read its keys again (SIGHUP, sshd(8)).
+// reloadSSH makes a running sshd reload its keys (SIGHUP, sshd(8)).
 func reloadSSH() error {
 	b, err := os.ReadFile("/run/sshd.pid")
 	if errors.Is(err, os.ErrNotExist) {
@@ -149,11 +150,11 @@ func reloadSSH() error {
 	}
 	var pid int
 	if _, err := fmt.Sscan(string(b), &pid); err != nil || pid <= 1 {
-		return holt.Errorf(holt.Corrupt, "reload sshd: its pid file says %q", clip(string(b)))
+		return holt.Errorf(holt.Corrupt, "reload sshd: its pid file has %q", clip(string(b)))
 	}
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if strings.TrimSpace(string(name)) != "sshd" {
-		return nil // it has ended, and its number may be another's
+		return nil // it has ended, and its pid may be reused
 	}
 	if err := unix.Kill(pid, syscall.SIGHUP); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("reload sshd: %w", err)

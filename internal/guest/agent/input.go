@@ -14,19 +14,18 @@ import (
 	"holt"
 )
 
-// input is what a run has taken on its standard input. One host sends at a
-// time; one that knows where it stands may take the place of an earlier one,
-// whose connection may be dead without the agent having noticed: it is stuck
-// until the run reads.
+// input is the state of a run's standard input. One host sends at a time. A
+// host that gives an offset may replace an earlier one, whose connection may be
+// broken without the agent having noticed because it is blocked until the run
+// reads.
 type input struct {
-	seat    sync.Mutex // held while a host takes its place
-	sending sync.Mutex // held by the one that sends
+	seat    sync.Mutex // held while one host replaces another
+	sending sync.Mutex // held by the sending host
 	stream  *serverStream
-	taken   int64 // bytes that the run's pipe has; guarded by sending
+	taken   int64 // bytes written to the run's pipe; guarded by sending
 }
 
-// enter waits for the place of the one that sends, or refuses it. What it
-// returns gives the place up, once.
+// enter waits to become the sending host, or returns Conflict. leave must be called once.
 func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 	r.input.seat.Lock()
 	defer r.input.seat.Unlock()
@@ -44,8 +43,8 @@ func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 	return sync.OnceFunc(r.input.sending.Unlock), nil
 }
 
-// inputRun copies chunks to a run's standard input, from an offset on: bytes
-// that the run has already are skipped, so that a call may be repeated.
+// inputRun copies chunks to a run's standard input, from an offset. It skips
+// bytes that the run has already, so that a call may be repeated.
 func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 	args, r, err := s.namedRun(st.args)
 	if err != nil {
@@ -69,34 +68,33 @@ func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 		args.Offset = r.input.taken
 	}
 	if args.Offset > r.input.taken {
-		return holt.Errorf(holt.InvalidArgument, "input from byte %d on, but run %s has taken %d only", args.Offset, args.ID, r.input.taken)
+		return holt.Errorf(holt.InvalidArgument, "input begins at byte %d, but run %s has received only %d bytes", args.Offset, args.ID, r.input.taken)
 	}
 	if err := st.agree(nil); err != nil {
 		return err
 	}
 	err = r.take(&chunkReader{r: st}, r.input.taken-args.Offset, args.Keep)
 	answer := inputAnswer{r.input.taken}
-	leave() // whoever has the answer may send more at once
+	leave() // before the answer: the host may then send more at once
 	writeAnswer(st, answer, err)
 	return err
 }
 
-// take copies in, less the bytes to skip, and ends the input unless it is to be
-// kept open.
+// take copies in without the first skip bytes, and closes the input unless keep is set.
 func (r *run) take(in *chunkReader, skip int64, keep bool) error {
 	var n int64
 	_, err := io.CopyN(io.Discard, in, skip)
-	if err == nil || err == io.EOF { // at the end: all of it was there
+	if err == nil || err == io.EOF { // io.EOF: the run has all of it
 		n, err = io.CopyBuffer(struct{ io.Writer }{r.stdin}, struct{ io.Reader }{in}, make([]byte, smallChunk))
 	}
 	r.input.taken += n
 	switch {
 	case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EPIPE):
-		return holt.Errorf(holt.Conflict, "run %s takes no more input", r.group.id)
-	case isTimeout(err): // the deadlines of enter
+		return holt.Errorf(holt.Conflict, "run %s has closed its input", r.group.id)
+	case isTimeout(err): // a deadline set by enter
 		return holt.Errorf(holt.Conflict, "another client took over the input of run %s", r.group.id)
 	case err == nil && !keep:
-		r.stdin.Close() // a second time is an error that says nothing new
+		r.stdin.Close() // ignore the error of a second close
 	}
 	return err
 }

@@ -19,27 +19,27 @@ import (
 	"holt"
 )
 
-// Bounds of an inventory, on either side.
+// Limits of an inventory, on both sides.
 const (
-	maxDpkgStatus  = 64 << 20 // bytes of /var/lib/dpkg/status that are read
-	maxCommand     = 512      // bytes of a process's arguments that are told
-	mostInventory  = 32 << 20 // bytes of the whole list
-	kernelThreads  = 2        // their common parent
+	maxDpkgStatus  = 64 << 20 // maximum size of /var/lib/dpkg/status
+	maxCommand     = 512      // bytes of a process's arguments
+	mostInventory  = 32 << 20 // encoded size of the list
+	kernelThreads  = 2        // pid of their common parent
 	tcpListen      = "0A"     // include/net/tcp_states.h
 	udpUnconnected = "07"
-	mostFDs        = 100_000 // descriptors that are looked at to find who listens
+	mostFDs        = 100_000 // descriptors inspected to find listeners
 )
 
-// item is one thing of an inventory.
+// item is one entry of an inventory.
 type item struct {
 	Package *holt.Package `json:"package,omitempty"`
 	Process *holt.Process `json:"process,omitempty"`
 	Port    *holt.Port    `json:"port,omitempty"`
 	File    *rootFile     `json:"file,omitempty"`
-	NoFiles string        `json:"no_files,omitempty"` // why those of the root disk are not listed
+	NoFiles string        `json:"no_files,omitempty"` // why files of the root disk are not listed
 }
 
-// listInventory sends what is installed, what runs, and the files of the root disk.
+// listInventory sends the installed packages, the processes, and the files of the root disk.
 func (s *Server) listInventory(ctx context.Context, st *serverStream) error {
 	packages, err := installed("/var/lib/dpkg/status")
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) listInventory(ctx context.Context, st *serverStream) error {
 	return sendItems(st, items)
 }
 
-// ownFiles lists those of the machine's root disk.
+// ownFiles lists the files of the machine's root disk.
 func (s *Server) ownFiles(ctx context.Context) ([]rootFile, error) {
 	if !s.opt.Machine {
 		return nil, errors.New("it has no root disk of its own")
@@ -85,8 +85,7 @@ func (s *Server) ownFiles(ctx context.Context) ([]rootFile, error) {
 	return s.rootFiles(ctx, "/", mounts)
 }
 
-// installed reads the packages of a dpkg status file (dpkg(1)); a system
-// without one has none.
+// installed returns the packages of a dpkg status file (dpkg(1)); none if it does not exist.
 func installed(path string) (all []holt.Package, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,8 +97,7 @@ func installed(path string) (all []holt.Package, err error) {
 	return parseStatus(io.LimitReader(f, maxDpkgStatus))
 }
 
-// parseStatus reads paragraphs of fields; a line that begins with a blank goes
-// on with the field before.
+// parseStatus reads paragraphs of fields; a line that begins with a space continues the field.
 func parseStatus(r io.Reader) (all []holt.Package, err error) {
 	var p holt.Package
 	there := false
@@ -126,7 +124,7 @@ func parseStatus(r io.Reader) (all []holt.Package, err error) {
 		case key == "Status":
 			there = strings.HasSuffix(value, " installed")
 		}
-		for !whole { // a line that long is nothing we look at
+		for !whole { // no field of interest is that long
 			_, err = in.ReadSlice('\n')
 			whole = !errors.Is(err, bufio.ErrBufferFull)
 		}
@@ -139,7 +137,7 @@ func parseStatus(r io.Reader) (all []holt.Package, err error) {
 	}
 }
 
-// processes lists those that are not the kernel's.
+// processes lists the processes that are not kernel threads.
 func processes() ([]holt.Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -162,14 +160,14 @@ func processes() ([]holt.Process, error) {
 	return all, nil
 }
 
-// process describes one; one that ends meanwhile is none.
+// process describes a process; ok is false if it has ended.
 func process(pid int, users map[string]string) (p holt.Process, ok bool) {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	stat, err := os.ReadFile(dir + "stat")
 	if err != nil {
 		return p, false
 	}
-	// pid (name) state ppid … starttime is the 22nd; the name may hold anything
+	// pid (name) state ppid … starttime is the 22nd; the name may contain anything
 	open, shut := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || shut < open {
 		return p, false
@@ -202,7 +200,7 @@ func process(pid int, users map[string]string) (p holt.Process, ok bool) {
 	return p, true
 }
 
-// listeners lists the ports that something listens at, and by whom.
+// listeners lists listening ports and their processes.
 func listeners(all []holt.Process) []holt.Port {
 	ports, inodes := sockets()
 	looked := 0
@@ -228,8 +226,7 @@ func listeners(all []holt.Process) []holt.Port {
 	return ports
 }
 
-// sockets lists the ports that something listens at, and by the inodes of their
-// sockets which of them those are.
+// sockets lists listening ports, and by the inode of a socket the indexes of its ports.
 func sockets() (ports []holt.Port, inodes map[string][]int) {
 	inodes = map[string][]int{}
 	for _, table := range []struct{ file, protocol, state string }{
@@ -237,7 +234,7 @@ func sockets() (ports []holt.Port, inodes map[string][]int) {
 	} {
 		f, err := os.Open("/proc/net/" + table.file)
 		if err != nil {
-			continue // without IPv6 there is none
+			continue // missing without IPv6
 		}
 		for sc := bufio.NewScanner(f); sc.Scan(); {
 			w := strings.Fields(sc.Text()) // sl local_address rem_address st … inode is the 10th
@@ -254,8 +251,8 @@ func sockets() (ports []holt.Port, inodes map[string][]int) {
 	return ports, inodes
 }
 
-// socketAddress reads an address of /proc/net/tcp and its like: words of the
-// machine's byte order in hexadecimal, a colon, the port.
+// socketAddress parses an address of /proc/net/tcp and similar files:
+// hexadecimal words in the machine's byte order, a colon, and the port.
 func socketAddress(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)
@@ -270,8 +267,9 @@ func socketAddress(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(n)), ok
 }
 
-// Inventory lists what is installed in the guest, what runs there, and the files
-// of its root disk. What is more than [holt.MostListed] of a kind is counted only.
+// Inventory lists the guest's packages, processes and listeners, and the files
+// of its root disk. Entries beyond [holt.MostListed] of a kind are only
+// counted.
 func (c *Client) Inventory(ctx context.Context) (holt.Inventory, error) {
 	inv := told{Inventory: holt.Inventory{At: time.Now().UTC()}}
 	s, err := c.open(ctx, opInventory, nil, nil)
@@ -283,14 +281,13 @@ func (c *Client) Inventory(ctx context.Context) (holt.Inventory, error) {
 	return inv.Inventory, describe(ctx, opInventory, err)
 }
 
-// told is what a guest has told.
+// told is the inventory received so far.
 type told struct {
 	holt.Inventory
-	names int // bytes of the paths and targets of its files
+	names int // bytes of paths and targets
 }
 
-// add adds one thing that a guest tells, bounded: its words are shown, and
-// stored with each snapshot.
+// add adds one entry, sanitised: its text is shown, and stored with each snapshot.
 func (inv *told) add(x item) error {
 	if x.File != nil {
 		inv.names += len(x.File.Path) + len(x.File.Target)

@@ -70,7 +70,7 @@ func TestSocketAddress(t *testing.T) {
 	}
 }
 
-// TestInventory: a guest tells what runs in it and where that listens.
+// TestInventory: a guest's processes and listening ports.
 func TestInventory(t *testing.T) {
 	c := startGuest(t).client(t)
 	id := holt.NewRunID()
@@ -113,7 +113,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// TestHostileInventory: what a guest tells is bounded, counted and safe to show.
+// TestHostileInventory: a guest's inventory is bounded, counted and sanitised.
 func TestHostileInventory(t *testing.T) {
 	var inv told
 	for range holt.MostListed + 7 {
@@ -158,7 +158,7 @@ func TestHostileInventory(t *testing.T) {
 	}
 }
 
-// FuzzInventory: whatever a guest tells can be kept, read and compared again.
+// FuzzInventory: any inventory of a guest can be stored, read and compared.
 func FuzzInventory(f *testing.F) {
 	f.Add([]byte(`[{"package":{"name":"jq","version":"1"}},{"process":{"pid":1}},{"port":{"port":22}}]`))
 	f.Add([]byte(`[{"file":{"path":"/etc/x\n","mode":33188,"size":3,"mtime":1764000000000000001}},{"file":{"path":"\"/caf\\351\"","mode":16877,"unread":true}},{"no_files":"none"}]`))

@@ -12,17 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restartAfter is how long the keeper waits before it starts a second process
-// again.
+// restartAfter is how long the keeper waits before it restarts the second process.
 const restartAfter = 500 * time.Millisecond
 
-// stateFD is the descriptor on which the second process finds the [shared] state.
+// stateFD is the second process's descriptor of the [shared] state.
 const stateFD = 3
 
-// keeper is the first of the agent's two processes. It pumps the workspace's
-// requests, starts the second process (which answers the control channel and
-// starts runs) and starts it again when a defect ends it. It starts nothing
-// else: see [ServeFiles]. As PID 1 it reaps orphans.
+// keeper is the first of the agent's two processes. It forwards the workspace's
+// requests, and starts the second process, which serves the control channel and
+// starts runs. It restarts the second process after a crash. It starts no other
+// programs: see [ServeFiles]. As PID 1 it reaps orphans.
 type keeper struct {
 	name       string   // argv[0] of the second process
 	args       []string // its flags
@@ -31,8 +30,8 @@ type keeper struct {
 	reaper     reaper
 }
 
-// run returns when the second process has ended as it was asked to, or ctx
-// has; then the workspace is unmounted.
+// run returns when the second process has ended as requested, or ctx has ended;
+// then the workspace is unmounted.
 func (k *keeper) run(ctx context.Context) error {
 	state, err := newShared()
 	if err != nil {
@@ -69,7 +68,7 @@ func (k *keeper) supervise(ctx context.Context, state *os.File) {
 				return
 			}
 			code, sig := ending(status)
-			k.log.Error("agent ended; starting it again", "status", code, "signal", sig)
+			k.log.Error("agent ended unexpectedly; restarting it", "status", code, "signal", sig)
 		}
 		select {
 		case <-ctx.Done():
@@ -79,13 +78,12 @@ func (k *keeper) supervise(ctx context.Context, state *os.File) {
 	}
 }
 
-// shared is what the agent's two processes tell each other: bytes in memory that
-// both have open.
+// shared is state shared by the agent's two processes: bytes of a memory file that both have open.
 type shared struct{ f *os.File }
 
 const (
-	stateWorkspace = iota // its [Standing]; the first process says so
-	stateEnding           // 1: the machine is shutting down; the second says so
+	stateWorkspace = iota // [Standing] of the workspace; written by the first process
+	stateEnding           // 1: the machine is shutting down; written by the second
 )
 
 func newShared() (shared, error) {
@@ -96,7 +94,7 @@ func newShared() (shared, error) {
 	return shared{os.NewFile(uintptr(fd), "holt-state")}, nil
 }
 
-// inherited is the state in the second process.
+// inherited returns the state in the second process.
 func inherited() shared { return shared{os.NewFile(stateFD, "holt-state")} }
 
 func (s shared) set(at int64, to byte) { s.f.WriteAt([]byte{to}, at) }

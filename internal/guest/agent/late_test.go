@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// An agent that is asked by somebody who has gone before it came to the question answers without having
-// acknowledged it. That ends no channel: others use it.
+// If a caller ends before the agent reads its request, the agent answers
+// without acknowledging the stream. That must not end the channel for others.
 func TestLateAnswer(t *testing.T) {
 	gone := make(chan struct{})
 	c := hostile(t, func(conn net.Conn) {

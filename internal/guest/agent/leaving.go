@@ -12,13 +12,14 @@ import (
 	"holt"
 )
 
-// leavingWord is in a command that may end its machine. Others are not asked about: it costs a program.
+// leavingWord matches commands that may end their machine. For others systemd
+// is not asked, which costs a process.
 var leavingWord = regexp.MustCompile(`\b(reboot|poweroff|halt|shutdown|kexec|telinit|init +[06])\b`)
 
-// leavingLimit bounds how long systemd may take to say what it is about to do.
+// leavingLimit is the timeout for systemd's answer.
 const leavingLimit = 5 * time.Second
 
-// leaving says what systemd is about to do to the machine in which a run has just ended; "": nothing.
+// leaving returns what systemd is about to do to the machine in which a run has just ended, or "".
 func leaving(spec holt.RunSpec) holt.RunReason {
 	if b, err := os.ReadFile("/proc/1/comm"); err != nil || strings.HasPrefix(string(b), "systemd-shut") {
 		line, _ := os.ReadFile("/proc/1/cmdline")
@@ -43,7 +44,7 @@ func leaving(spec holt.RunSpec) holt.RunReason {
 	return ""
 }
 
-// leavingVerb is what a verb of systemd-shutdown(8), or the target of that name, does to the machine.
+// leavingVerb returns the effect of a verb of systemd-shutdown(8), or of the target of that name.
 func leavingVerb(words string) holt.RunReason {
 	switch {
 	case strings.Contains(words, "reboot"), strings.Contains(words, "kexec"):

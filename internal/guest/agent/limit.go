@@ -10,42 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containersGroup is the directory beside those of runs in which the template docker has its containers.
+// containersGroup is the directory, beside those of runs, for the containers of
+// the template docker.
 const containersGroup = "containers"
 
-// What the runs of a machine, with its containers, leave to the kernel, its init and the agent, and one
-// of them to the others. The agent has memory of its own besides, see agentRAM.
+// The share that all runs of a machine, with its containers, leave to kernel,
+// init and agent, and that one run leaves to the others. The agent also has
+// reserved memory, see agentRAM.
 const (
 	leastLeft = 64 << 20 // bytes
 	mostLeft  = 512 << 20
-	partLeft  = 8 // of the memory, between those
+	partLeft  = 8 // fraction of the memory, between the limits above
 	oneLeaves = 32 << 20
 )
 
-// share is what processes may take together.
+// share is the limits of a group of processes.
 type share struct{ memory, tasks int64 }
 
-// shares works out what all runs together may take of a machine, and what one may.
+// shares returns the limits of all runs together, and of one run.
 func shares(memory, tasks int64) (all, one share) {
 	all = share{memory: memory - min(max(memory/partLeft, leastLeft), mostLeft), tasks: tasks / 4 * 3}
 	return all, share{memory: all.memory - oneLeaves, tasks: all.tasks / 2}
 }
 
-// set gives a cgroup its share. A kernel that lacks a controller has no such file.
+// set applies the limits to a cgroup. Files of missing controllers are skipped.
 func (s share) set(dir string) {
 	os.WriteFile(filepath.Join(dir, "memory.max"), strconv.AppendInt(nil, s.memory, 10), 0)
 	os.WriteFile(filepath.Join(dir, "pids.max"), strconv.AppendInt(nil, s.tasks, 10), 0)
 }
 
-// limits keeps the runs of a machine from taking all of it. Without it (an agent that does not own its
-// machine has none) nothing is limited.
+// limits keeps the runs of a machine from using all of it. nil, for an agent
+// without a machine, limits nothing.
 type limits struct {
 	mu     sync.Mutex
-	memory int64 // of the machine that one is for, bytes
+	memory int64 // machine memory that the limits are for, bytes
 	one    share
 }
 
-// limit begins to limit what is in the groups.
+// limit enables limits for the groups.
 func (g *groups) limit() {
 	if g.dir == "" {
 		return
@@ -55,7 +57,7 @@ func (g *groups) limit() {
 	g.share()
 }
 
-// share returns what one run may take. A machine whose memory has grown has more for all.
+// share returns the limits of one run. It raises the limits if the machine's memory has grown.
 func (g *groups) share() *share {
 	var si unix.Sysinfo_t
 	if g.limits == nil || unix.Sysinfo(&si) != nil {
@@ -78,9 +80,9 @@ func (g *groups) share() *share {
 	return &one
 }
 
-// mostTasks is how many processes and threads the kernel takes.
+// mostTasks returns the kernel's limit of processes and threads.
 func mostTasks() int64 {
-	most := int64(1 << 15) // what it takes by default
+	most := int64(1 << 15) // the kernel's default
 	for _, name := range []string{"threads-max", "pid_max"} {
 		if b, err := os.ReadFile("/proc/sys/kernel/" + name); err == nil {
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {

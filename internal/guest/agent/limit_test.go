@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestShares: a machine of any size has something left beside its runs, and one run leaves something to others.
+// TestShares: for machines of any size, all runs leave a reserve, and one run
+// leaves something to others.
 func TestShares(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct{ memory, tasks, all, one int64 }{
@@ -22,7 +23,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestLimits: the share of all is set with the first, and that of one with each; an agent without a machine sets none.
+// TestLimits: the limits of all runs are set with the first run, and each run
+// gets its own; an agent without a machine sets none.
 func TestLimits(t *testing.T) {
 	dir := t.TempDir() // in place of cgroup2, whose files would be there already
 	read := func(name string) int64 {

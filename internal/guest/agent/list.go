@@ -14,16 +14,16 @@ import (
 	"holt"
 )
 
-// listed is an entry of a directory on its way to the host.
+// listed is a directory entry as sent to the host.
 type listed struct {
 	holt.FileInfo
-	// After is where the directory goes on behind it: what its file system
-	// calls the offset (d_off of getdents64(2)), which any descriptor may seek to.
+	// After is the directory offset behind the entry (d_off of getdents64(2)),
+	// which any descriptor may seek to.
 	After int64 `json:"after"`
 }
 
-// listDir streams at most args.Length entries of a directory, beginning at an
-// offset. Memory use does not depend on the size of the directory.
+// listDir streams at most args.Length entries of a directory from an offset.
+// Its memory use does not depend on the size of the directory.
 func listDir(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {
@@ -71,7 +71,7 @@ func listDir(ctx context.Context, st *serverStream) error {
 	return writeAnswer(st, []listed{}, nil)
 }
 
-// openDir opens a directory where an offset says.
+// openDir opens a directory at an offset.
 func openDir(path string, offset int64) (*os.File, error) {
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil || offset == 0 {
@@ -84,7 +84,7 @@ func openDir(path string, offset int64) (*os.File, error) {
 	return dir, nil
 }
 
-// direntBytes is how much of a directory is read at a time.
+// direntBytes is the size of one read of a directory.
 const direntBytes = 16 << 10
 
 // dirent is an entry as getdents64(2) returns it.
@@ -93,8 +93,8 @@ type dirent struct {
 	after int64
 }
 
-// dirents yields the entries of an open directory except . and .., from its
-// offset on. It reads len(buf) bytes at a time. An error is the last that it yields.
+// dirents yields the entries of an open directory, except . and .., from its
+// offset. It reads len(buf) bytes at a time. An error is the last item.
 func dirents(fd int, buf []byte) iter.Seq2[dirent, error] {
 	return func(yield func(dirent, error) bool) {
 		for {
@@ -119,8 +119,7 @@ func dirents(fd int, buf []byte) iter.Seq2[dirent, error] {
 	}
 }
 
-// cutDirent takes the first entry from what the kernel wrote: ino (8 bytes),
-// off (8), reclen (2), type (1), name and a NUL.
+// cutDirent decodes the first entry: ino (8 bytes), off (8), reclen (2), type (1), name and a NUL.
 func cutDirent(b []byte) (dirent, []byte) {
 	size := binary.NativeEndian.Uint16(b[16:])
 	name, _, _ := bytes.Cut(b[19:size], []byte{0})

@@ -8,7 +8,7 @@ import (
 	"holt"
 )
 
-// A directory is listed in pages, each from where the one before ended.
+// A directory is listed in pages, each from the offset behind the previous one.
 func TestListPages(t *testing.T) {
 	c := startGuest(t).client(t)
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func TestListPages(t *testing.T) {
 	wantCode(t, "an offset that cannot be", c.List(t.Context(), dir, -1, 10, nil), holt.InvalidArgument)
 }
 
-// A guest cannot send more than was asked for.
-func TestListTooMuch(t *testing.T) {
+// A guest cannot send more entries than requested.
+func TestListLimit(t *testing.T) {
 	list := []holt.FileInfo{{Name: "a", Kind: "file"}, {Name: "b", Kind: "file"}}
 	c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)), data(1, answered(t, list, nil)))
 	err := c.List(t.Context(), "/home/agent", 0, 1, func(holt.FileInfo, int64) error { return nil })

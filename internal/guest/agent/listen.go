@@ -21,17 +21,17 @@ const (
 	opAccept = "accept"
 
 	maxListeners  = 64 // at once
-	maxUnaccepted = 16 // connections to one listener that the host has been told of and has not taken
-	listenBacklog = 64 // more of them wait in the kernel
+	maxUnaccepted = 16 // connections announced to the host and not accepted yet
+	listenBacklog = 64 // further connections that wait in the kernel
 	acceptWithin  = 10 * time.Second
 	listenBeat    = 5 * time.Second
-	lowPorts      = 1024 // below it only root listens
+	lowPorts      = 1024 // lower ports are reserved to root
 )
 
 type listenArgs struct {
 	Network string `json:"network"` // tcp or unix
 	Port    int    `json:"port,omitempty"`
-	Path    string `json:"path,omitempty"` // "": in a directory that is made for it
+	Path    string `json:"path,omitempty"` // "": in a new directory
 	User    string `json:"user,omitempty"`
 }
 
@@ -41,8 +41,8 @@ type listenAnswer struct {
 	Path string `json:"path,omitempty"`
 }
 
-// cameIn tells the host of a connection; number 0: of none, to see whether it is there.
-type cameIn struct {
+// announced is the message to the host about a new connection; number 0 only checks that the host is there.
+type announced struct {
 	Number uint64 `json:"number,omitempty"`
 	From   string `json:"from,omitempty"`
 }
@@ -52,8 +52,9 @@ type acceptArgs struct {
 	Number uint64 `json:"number"`
 }
 
-// listened are the listeners that hosts have in this guest. The host takes no streams of the guest's, so it is told of a
-// connection on the listener's own, and asks for it on another.
+// listened are the hosts' listeners in this guest. The host accepts no streams
+// from the guest. So a connection is announced on the listener's stream, and
+// the host opens another stream for it.
 type listened struct {
 	mu   sync.Mutex
 	next uint64
@@ -62,14 +63,14 @@ type listened struct {
 
 type guestListener struct {
 	at   net.Listener
-	room chan struct{} // a token for each that waits
+	room chan struct{} // semaphore of unaccepted connections
 
 	mu      sync.Mutex
 	next    uint64
 	waiting map[uint64]net.Conn // nil: the listener has ended
 }
 
-// listen listens at a port of the loopback, or at a unix socket, for as long as the stream lasts.
+// listen listens at a loopback port or a unix socket for as long as the stream lasts.
 func (s *Server) listen(ctx context.Context, st *serverStream) error {
 	args, err := decode[listenArgs](st.args)
 	if err != nil {
@@ -97,14 +98,14 @@ func (s *Server) listen(ctx context.Context, st *serverStream) error {
 	defer cancel()
 	context.AfterFunc(ctx, func() { at.Close() })
 	var sending sync.Mutex
-	tell := func(c cameIn) error {
+	tell := func(c announced) error {
 		sending.Lock()
 		defer sending.Unlock()
 		return writeMessage(st, c)
 	}
-	go func() { // a host that is gone without a word is noticed here
+	go func() { // detects a host that is gone
 		for ctx.Err() == nil {
-			if tell(cameIn{}) != nil {
+			if tell(announced{}) != nil {
 				cancel()
 			}
 			select {
@@ -116,7 +117,7 @@ func (s *Server) listen(ctx context.Context, st *serverStream) error {
 	return g.accept(ctx, tell)
 }
 
-// listenAt makes a listener. remove takes away what it leaves.
+// listenAt creates a listener. remove removes its files.
 func listenAt(args listenArgs, user account) (at net.Listener, answer listenAnswer, remove func(), err error) {
 	remove = func() {}
 	switch {
@@ -160,7 +161,7 @@ func (t *listened) enter(g *guestListener) (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.set) >= maxListeners {
-		return 0, holt.Errorf(holt.TooMany, "%d listeners are open in this computer; no more are allowed", maxListeners).WithHint("end some forwards first")
+		return 0, holt.Errorf(holt.TooMany, "too many listeners: %d are open in this computer", maxListeners).WithHint("end some forwards first")
 	}
 	if t.set == nil {
 		t.set = map[uint64]*guestListener{}
@@ -183,8 +184,8 @@ func (t *listened) leave(id uint64) {
 	g.waiting = nil
 }
 
-// accept tells of connections until the listener is closed.
-func (g *guestListener) accept(ctx context.Context, tell func(cameIn) error) error {
+// accept announces connections until the listener is closed.
+func (g *guestListener) accept(ctx context.Context, tell func(announced) error) error {
 	for {
 		select {
 		case g.room <- struct{}{}:
@@ -202,13 +203,13 @@ func (g *guestListener) accept(ctx context.Context, tell func(cameIn) error) err
 		if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			from = a.String()
 		}
-		if err := tell(cameIn{Number: g.put(conn), From: from}); err != nil {
+		if err := tell(announced{Number: g.put(conn), From: from}); err != nil {
 			return err
 		}
 	}
 }
 
-// put keeps a connection until it is taken, for a while.
+// put keeps a connection for some time until it is accepted.
 func (g *guestListener) put(conn net.Conn) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -227,7 +228,7 @@ func (g *guestListener) put(conn net.Conn) uint64 {
 	return number
 }
 
-// take returns a connection that waits; nil: there is none of that number.
+// take returns a waiting connection; nil if there is none of that number.
 func (g *guestListener) take(number uint64) net.Conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +240,7 @@ func (g *guestListener) take(number uint64) net.Conn {
 	return conn
 }
 
-// acceptListened carries a connection that the host was told of.
+// acceptListened carries an announced connection.
 func (s *Server) acceptListened(ctx context.Context, st *serverStream) error {
 	args, err := decode[acceptArgs](st.args)
 	if err != nil {
@@ -253,7 +254,7 @@ func (s *Server) acceptListened(ctx context.Context, st *serverStream) error {
 		conn = g.take(args.Number)
 	}
 	if conn == nil {
-		return holt.Errorf(holt.NotFound, "there is no such connection any more")
+		return holt.Errorf(holt.NotFound, "the connection does not exist any more")
 	}
 	defer conn.Close()
 	if err := st.agree(nil); err != nil {
@@ -262,8 +263,9 @@ func (s *Server) acceptListened(ctx context.Context, st *serverStream) error {
 	return carryConn(st, conn)
 }
 
-// Listen listens in the guest: network "tcp" at a port of the loopback (0: any), "unix" at a path ("": one that the guest
-// chooses), which is user's. It outlives ctx.
+// Listen listens in the guest: network "tcp" at a loopback port (0: any),
+// "unix" at a path ("": chosen by the guest), which belongs to user. The
+// listener outlives ctx.
 func (c *Client) Listen(ctx context.Context, network string, port int, path, user string) (*Listener, error) {
 	var answer listenAnswer
 	s, err := c.open(ctx, opListen, listenArgs{Network: network, Port: port, Path: path, User: user}, &answer)
@@ -283,15 +285,15 @@ func (c *Client) Listen(ctx context.Context, network string, port int, path, use
 	}
 	if l.Port < 0 || l.Port >= 1<<16 || network == "unix" && !filepath.IsAbs(l.Path) {
 		s.Close()
-		return nil, holt.Errorf(holt.Corrupt, "guest listens at %d, %q", l.Port, clip(l.Path))
+		return nil, holt.Errorf(holt.Corrupt, "guest reports an invalid listening address: %d, %q", l.Port, clip(l.Path))
 	}
 	return l, nil
 }
 
-// mostSocket bounds the path of a unix socket, see unix(7).
+// mostSocket is the maximum length of a unix socket's path, see unix(7).
 const mostSocket = 107
 
-// Listener is a port or unix socket of the guest that the host listens at.
+// Listener is a port or unix socket of the guest at which the host listens.
 type Listener struct {
 	Port int
 	Path string
@@ -300,10 +302,11 @@ type Listener struct {
 	id   uint64
 }
 
-// Accept returns the next connection, and where it comes from. One at a time may call it; Close ends it.
+// Accept returns the next connection and its origin. Calls must not be
+// concurrent; Close ends a running call.
 func (l *Listener) Accept(ctx context.Context) (conn net.Conn, from string, err error) {
 	for {
-		var came cameIn
+		var came announced
 		if err := readMessage(l.s, &came); err != nil {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
@@ -322,7 +325,7 @@ func (l *Listener) Accept(ctx context.Context) (conn net.Conn, from string, err 
 		case ctx.Err() != nil || l.ended():
 			return nil, "", err
 		}
-		// That one has gone; another may come.
+		// That connection has gone; wait for the next.
 	}
 }
 
@@ -335,5 +338,5 @@ func (l *Listener) ended() bool {
 	}
 }
 
-// Close ends the listening. Connections that were taken go on.
+// Close closes the listener. Accepted connections continue.
 func (l *Listener) Close() error { return l.s.Close() }

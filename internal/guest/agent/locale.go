@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// defaultLocale is in every guest: it is built into its C library's package.
+// defaultLocale exists in every guest: it is part of the C library's package.
 const defaultLocale = "C.UTF-8"
 
-// localeVariables are those that setlocale(3) reads. Others that begin so, as LC_TERMINAL, name no locale.
+// localeVariables are read by setlocale(3). Others with that prefix, such as
+// LC_TERMINAL, are not locales.
 var localeVariables = []string{
 	"LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES",
 	"LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION",
 }
 
-// dropLocales takes away the locales that the machine whose root is at root does not have: its programs would
-// complain of each. A caller's SSH client sends its own.
+// dropLocales removes locales that the machine with its root at root does not
+// have, since its programs would warn about each. SSH clients send their own.
 func dropLocales(vars map[string]string, root string) {
 	for _, name := range localeVariables {
 		if v, ok := vars[name]; ok && !hasLocale(root, v) {
@@ -35,11 +36,11 @@ const (
 	localeDir     = "/usr/lib/locale"
 	archiveMagic  = 0xde020109 // struct locarhead, glibc's locale/locarchive.h
 	archiveHead   = 14 * 4
-	archiveString = 5 * 4   // where the offset of the names is, then their size in use
-	archiveMost   = 1 << 20 // bytes of names
+	archiveString = 5 * 4   // place of the offset and size of the names
+	archiveMost   = 1 << 20 // maximum size of the names
 )
 
-// hasLocale says whether a locale exists in a guest with glibc.
+// hasLocale reports whether a locale exists in a guest with glibc.
 func hasLocale(root, name string) bool {
 	switch name {
 	case "", "C", "POSIX":
@@ -56,7 +57,7 @@ func hasLocale(root, name string) bool {
 	return inArchive(root+localeDir+"/locale-archive", normalLocale(name)) || inArchive(root+localeDir+"/locale-archive", name)
 }
 
-// normalLocale writes the character set as glibc does: en_US.UTF-8 is en_US.utf8.
+// normalLocale normalises the character set as glibc does: en_US.UTF-8 becomes en_US.utf8.
 func normalLocale(name string) string {
 	language, rest, ok := strings.Cut(name, ".")
 	if !ok {
@@ -78,7 +79,7 @@ func normalLocale(name string) string {
 	return language + "." + set
 }
 
-// inArchive looks for a locale's name among those of an archive, which is in the form of the machine's byte order.
+// inArchive reports whether a locale archive, in the machine's byte order, has a name.
 func inArchive(path, name string) bool {
 	f, err := os.Open(path)
 	if err != nil {

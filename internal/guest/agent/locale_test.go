@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// guestWith makes the root of a guest with files, whose content is their value.
+// guestWith makes the root of a guest with these files and contents.
 func guestWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -26,7 +26,7 @@ func guestWith(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// archive is a locale-archive with names, as glibc's locale/locarchive.h has it.
+// archive returns a locale-archive with names, in the format of glibc's locale/locarchive.h.
 func archive(names ...string) string {
 	text := strings.Join(names, "\x00") + "\x00"
 	var b []byte
@@ -36,8 +36,9 @@ func archive(names ...string) string {
 	return string(b) + text
 }
 
-// TestLocalesThatThereAreNot: programs of a guest complain of no locale that the caller has and the guest has not.
-func TestLocalesThatThereAreNot(t *testing.T) {
+// TestMissingLocales: locales of the caller that the guest lacks are
+// removed, so that its programs do not warn.
+func TestMissingLocales(t *testing.T) {
 	root := guestWith(t, map[string]string{
 		"/usr/lib/locale/C.utf8/LC_CTYPE":     "",
 		"/usr/lib/locale/en_US.utf8/LC_CTYPE": "",

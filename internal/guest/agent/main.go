@@ -44,7 +44,7 @@ Called sync, it does what the system's sync does, and makes the workspace durabl
 
 // Main is the program holt-guest. It returns the exit status.
 func Main(args []string) int {
-	// What the starter left open (a lock, this program) is not for runs.
+	// Files inherited from the starter (a lock, this program) must not be inherited by runs.
 	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	switch filepath.Base(os.Args[0]) {
 	case Command:
@@ -86,7 +86,7 @@ func keepMachine(args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(kernelLog{}, nil))
-	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE) // systemd's, at the end
+	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE) // sent by systemd at shutdown
 	unix.Umask(0o022)
 	protect(log)
 	go raiseNetwork(*netArg, log)
@@ -145,7 +145,7 @@ func keepSockets(args []string) error {
 	return k.run(ctx)
 }
 
-// serve is the second process: the control channel and the runs.
+// serve is the second process: control channel and runs.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	machine := flags.Bool("machine", false, "this is a virtual machine's agent")
@@ -160,7 +160,7 @@ func serve(args []string) error {
 	state := inherited()
 	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Standing: state.standing, Ending: state.setEnding}
 	ctx, stop := context.Background(), func() {}
-	disregard(syscall.SIGPIPE, syscall.SIGHUP) // that nohup has a daemon ignore it is not for sessions
+	disregard(syscall.SIGPIPE, syscall.SIGHUP) // sessions must not inherit an ignored SIGHUP
 	if *machine {
 		disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		opt.Log = slog.New(slog.NewTextHandler(kernelLog{}, nil))
@@ -193,7 +193,7 @@ func socketLog(verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// disregard drops signals. Ignoring them (SIG_IGN) would be inherited by runs.
+// disregard handles signals by dropping them. Runs would inherit SIG_IGN.
 func disregard(sig ...os.Signal) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, sig...)
@@ -219,8 +219,7 @@ func raiseNetwork(arg string, log *slog.Logger) {
 	}
 }
 
-// openPort opens a virtio-serial port, which may appear a little later than
-// this process.
+// openPort opens a virtio-serial port, which may appear slightly later than this process.
 func openPort(name string) (*channel.Port, error) {
 	for end := time.Now().Add(portWait); ; time.Sleep(2 * time.Millisecond) {
 		path, err := channel.FindDevice(name)

@@ -20,11 +20,11 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// patience bounds how long a test waits for what must come; nothing asserts
-// how long it takes. Machines run in software emulation, beside other tests.
+// patience is the timeout of waits; tests do not assert durations. Machines run
+// in software emulation, concurrently with other tests.
 const patience = 10 * time.Minute
 
-// program is the real holt-guest, built once.
+// program is the path of the real holt-guest, built once.
 var program string
 
 func TestMain(m *testing.M) {
@@ -46,11 +46,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// script becomes the agent, as PID 1 of namespaces of its own. Root has no login
-// profile there: the host's may say something, or wait for another shell's lock.
+// script becomes the agent, as PID 1 of its own namespaces. It hides root's
+// login profile, because the host's could print something or wait for a lock.
 const script = `mount -t proc proc /proc && mount -t tmpfs tmpfs /home && mkdir -m 777 /home/agent && mount -t tmpfs -o mode=700 tmpfs /root && exec "$@"`
 
-// needRoot ends a test that makes namespaces, users or mounts.
+// needRoot fails a test that needs root for namespaces, users or mounts.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -58,15 +58,15 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// guest is an agent that runs as a process in namespaces of its own.
+// guest is an agent that runs as a process in its own namespaces.
 type guest struct {
 	dir string
 	cmd *exec.Cmd
 	log *bytes.Buffer
 }
 
-// startGuest starts an agent, which is killed when the test ends. Most tests
-// need no workspace; those that do pass its flag.
+// startGuest starts an agent, which is killed when the test ends. Tests that
+// need a workspace pass its flag.
 func startGuest(t *testing.T, extra ...string) *guest {
 	t.Helper()
 	needRoot(t)
@@ -99,8 +99,7 @@ func startGuest(t *testing.T, extra ...string) *guest {
 	return g
 }
 
-// removeCgroups removes the cgroups of a guest that was killed, once its
-// processes are gone.
+// removeCgroups removes the cgroups of a killed guest once its processes are gone.
 func removeCgroups(t *testing.T, name string) {
 	mount := cgroupMount()
 	if mount == "" {
@@ -120,7 +119,7 @@ func removeCgroups(t *testing.T, name string) {
 	}
 }
 
-// dial makes a session on one of the guest's sockets.
+// dial starts a session on one of the guest's sockets.
 func (g *guest) dial(t *testing.T, socket string) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -154,7 +153,7 @@ func (g *guest) client(t *testing.T) *Client {
 	return c
 }
 
-// result is what following a run to its end gave.
+// result is the outcome of following a run to its end.
 type result struct {
 	holt.Run
 	stdout, stderr string

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// What a decoder says of what a guest sent quotes it: it is said in few words that do nothing to a terminal.
-func TestMalformedIsShort(t *testing.T) {
+// Decoder errors may quote a guest's bytes; they are truncated and sanitised.
+func TestMalformedIsSanitised(t *testing.T) {
 	for _, sent := range []string{
 		`{"result":{"now":"` + strings.Repeat("x", 256<<10) + `"}}`, `{"result":{"now":"\u001b[2J"}}`, `{"result":{"` + strings.Repeat("y", 256<<10) + `":1,"hostname":[]}}`,
 	} {

@@ -6,18 +6,17 @@ import (
 	"holt"
 )
 
-// mask puts [holt.Masked] in the place of secrets in a stream of output,
-// however it is cut into pieces. What may be the beginning of a secret waits
-// for what follows it, or for the stream's end; nothing else waits. A secret
-// that a program writes in another form (base64, reversed) is not known again.
+// mask replaces secrets in a stream of output with [holt.Masked], independent
+// of how the stream is split into writes. Only a possible beginning of a secret
+// is held back, until more output or the end of the stream. Encoded secrets
+// (base64, reversed) are not recognised.
 type mask struct {
 	secrets [][]byte // none empty, the longest first
 	first   [256]bool
 	held    []byte // may be the beginning of a secret
 }
 
-// newMask returns the mask of one stream; nil, which hides nothing, if there are
-// no secrets.
+// newMask returns the mask of one stream; nil, which masks nothing, without secrets.
 func newMask(secrets []string) *mask {
 	if len(secrets) == 0 {
 		return nil
@@ -30,7 +29,7 @@ func newMask(secrets []string) *mask {
 	return m
 }
 
-// hide returns what of the stream up to the end of p can be shown.
+// hide adds p to the stream and returns the output that can be shown.
 func (m *mask) hide(p []byte) []byte {
 	if m == nil {
 		return p
@@ -70,7 +69,7 @@ func (m *mask) scan(in []byte, last bool) []byte {
 }
 
 // match returns the length of the longest secret that in begins with, 0 if
-// none, and whether it may turn out to begin with a longer one.
+// none, and whether in may begin a longer one.
 func (m *mask) match(in []byte) (n int, more bool) {
 	for _, s := range m.secrets {
 		switch {

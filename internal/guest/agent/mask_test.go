@@ -33,8 +33,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestSecretsOfARun: a secret is in the environment of the run, and nowhere in
-// what is kept of it, whichever stream it goes to and however it is cut.
+// TestSecretsOfARun: a secret is in the environment of the run and never in its
+// stored output, for any stream and any split of writes.
 func TestSecretsOfARun(t *testing.T) {
 	c := startGuest(t).client(t)
 	id := holt.NewRunID()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// memoryUsed is what of the memory programs could not have, bytes: MemTotal less MemAvailable of proc_meminfo(5).
+// memoryUsed returns MemTotal minus MemAvailable of proc_meminfo(5), bytes.
 func memoryUsed(path string) int64 {
 	b, err := os.ReadFile(path)
 	if err != nil {

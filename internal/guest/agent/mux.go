@@ -19,8 +19,8 @@ const (
 	muxACK    = 2
 	muxFIN    = 4
 	muxRST    = 8
-	// joinSize is how much of a body is copied so that a frame's header does
-	// not go out on its own. It is what a virtio-serial port takes at once.
+	// joinSize is how much of a body is copied to be written together with a
+	// frame's header: what a virtio-serial port accepts in one write.
 	joinSize = 32 << 10
 )
 
@@ -28,7 +28,7 @@ func muxConfig() *yamux.Config {
 	return &yamux.Config{
 		AcceptBacklog:   256,
 		EnableKeepAlive: false, // a paused machine must not lose its session
-		// yamux wants an interval even so.
+		// yamux requires an interval anyway.
 		KeepAliveInterval: time.Hour,
 		// How long one message may wait for a guest that does not read.
 		ConnectionWriteTimeout: 2 * time.Minute,
@@ -45,21 +45,22 @@ const hostWindow = 512 << 10 // bytes
 // nothing.
 func hostMuxConfig() *yamux.Config {
 	c := muxConfig()
-	// yamux would wait, deaf to contexts, for a guest that acknowledges no
-	// stream; with maxStreams open and as many on their way out it never does.
+	// yamux would wait, ignoring contexts, for a guest that acknowledges no stream;
+	// with at most maxStreams open and as many being opened it never does.
 	c.AcceptBacklog = 2 * maxStreams
-	// What a guest can have the daemon hold of a stream that nobody reads: as much as crosses in a round
-	// trip on a busy host, and no more, since there are thousands of streams.
+	// A guest can make the daemon buffer this much for each of thousands of unread
+	// streams, so it is only as large as a round trip on a busy host needs.
 	c.MaxStreamWindowSize = hostWindow
-	// A stream that was closed here is of no more interest. Until it is
-	// forgotten a guest can fill its window, and each answer is a stream.
+	// A stream that was closed here is not read any more. Until it is forgotten a
+	// guest can fill its window, and each answer is a stream.
 	c.StreamCloseTimeout = 100 * time.Millisecond
 	return c
 }
 
-// muxConn stands between yamux and a session. It joins a data frame's header,
-// which yamux writes on its own, to its body: a packet and a system call less
-// each way. yamux writes from one goroutine, and a body right after its header.
+// muxConn is between yamux and a session. It joins a data frame's header, which
+// yamux writes separately, with its body, which saves a packet and a system
+// call each way. yamux writes from one goroutine, with the body right after its
+// header.
 type muxConn struct {
 	net.Conn
 	header [muxHeader]byte
@@ -101,37 +102,37 @@ func (c *muxConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var errHostile = errors.New("guest sent what no agent sends")
+var errHostile = errors.New("guest sent an invalid frame")
 
-// guardConn lets through to the host's yamux only what an agent sends: data
-// and window updates of streams that the host opened. Streams of the guest's
-// own would take memory, each ping would start a goroutine, and of a stream
-// that carries data without having been acknowledged yamux keeps a trace for ever.
+// guardConn passes to the host's yamux only what an agent sends: data and window
+// updates of streams that the host opened. Streams opened by the guest would use
+// memory, each ping would start a goroutine, and yamux never forgets a stream
+// with data that was not acknowledged.
 //
-// Of a stream that was closed here, the guest's end (FIN) becomes a reset: if it comes just when yamux stops waiting
-// for it, StreamCloseTimeout later, yamux 0.1.2 takes it for an error and ends the session ("unexpected FIN flag in state 6").
+// For a stream that was closed here, the guest's end (FIN) becomes a reset: yamux 0.1.2 treats a FIN that
+// arrives just after StreamCloseTimeout as an error and ends the session ("unexpected FIN flag in state 6").
 type guardConn struct {
 	*muxConn
-	held [muxHeader]byte // a header of which the rest is to come
-	have int             // how much of it
-	body uint32          // bytes of the frame's body to come
+	held [muxHeader]byte // an incomplete header
+	have int             // its length so far
+	body uint32          // remaining bytes of the frame's body
 
 	mu      sync.Mutex
-	streams map[uint32]guarded // those that are open on either side
+	streams map[uint32]guarded // streams open on either side
 }
 
-// guarded is what the guard knows of a stream.
+// guarded is the state of a stream.
 type guarded struct {
-	unacked bool // by the guest
-	left    bool // by the host
-	ended   bool // by the guest
+	unacked bool // not acknowledged by the guest
+	left    bool // closed by the host
+	ended   bool // ended by the guest
 }
 
 func newGuardConn(conn net.Conn) *guardConn {
 	return &guardConn{muxConn: newMuxConn(conn), streams: map[uint32]guarded{}}
 }
 
-// Read returns whole headers only: p must have room for one, as yamux's has.
+// Read returns complete headers only: p must have room for one, as yamux's has.
 func (c *guardConn) Read(p []byte) (int, error) {
 	for {
 		copy(p, c.held[:c.have])
@@ -147,15 +148,16 @@ func (c *guardConn) Read(p []byte) (int, error) {
 }
 
 func (c *guardConn) Write(p []byte) (int, error) {
-	if !c.muxConn.held { // a header, before the guest can see it
+	if !c.muxConn.held { // a header; noted before the guest can see it
 		c.note(p)
 	}
 	return c.muxConn.Write(p)
 }
 
-// note remembers the streams that a header of ours opens, and forgets those that it resets. One that it ends needs no
-// acknowledgement any more: an agent's yamux acknowledges none that has ended before it was accepted, and what the agent
-// had to say is on its way.
+// note adds streams that a sent header opens, and removes those that it resets.
+// A stream that it ends needs no acknowledgement any more: the agent's yamux
+// does not acknowledge a stream that ended before it was accepted, and the
+// agent's data is on its way.
 func (c *guardConn) note(header []byte) {
 	if len(header) != muxHeader {
 		return
@@ -175,7 +177,7 @@ func (c *guardConn) note(header []byte) {
 	}
 }
 
-// leave is told of a stream before it is closed here.
+// leave marks a stream before it is closed here.
 func (c *guardConn) leave(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +190,8 @@ func (c *guardConn) leave(id uint32) {
 	}
 }
 
-// admit looks at what came, and says how much of it may be read now: all but a header that is not whole, which is held.
+// admit checks received bytes and returns how many may be read now: an
+// incomplete header is held back.
 func (c *guardConn) admit(p []byte) (n int, ok bool) {
 	c.have = 0
 	for n < len(p) {

@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// TestUnread: of streams that nobody reads a guest can have the host hold little.
-func TestUnread(t *testing.T) {
+// TestUnreadStreams: the host buffers little for streams that it does not read.
+func TestUnreadStreams(t *testing.T) {
 	const streams = 64
 	near, far := ends(t)
 	var sent atomic.Int64
@@ -77,7 +77,7 @@ func ends(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestLateEnds: guests that end their streams just when the host forgets them lose no channel.
+// TestLateEnds: streams that the guest ends just when the host forgets them do not end the channel.
 func TestLateEnds(t *testing.T) {
 	near, far := ends(t)
 	late := hostMuxConfig().StreamCloseTimeout
@@ -128,8 +128,9 @@ func TestLateEnds(t *testing.T) {
 	}
 }
 
-// TestGuardTurnsEnds: of a stream that was left the guest's end is a reset, of another it stays one.
-func TestGuardTurnsEnds(t *testing.T) {
+// TestGuardConvertsFIN: the guest's FIN becomes a reset for a stream that the
+// host has closed, and is unchanged for others.
+func TestGuardConvertsFIN(t *testing.T) {
 	header := func(flags uint16, id uint32) []byte {
 		b := []byte{0, muxWindow}
 		b = binary.BigEndian.AppendUint16(b, flags)

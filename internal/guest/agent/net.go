@@ -37,8 +37,8 @@ func parseNet(s string) (n network, err error) {
 	return n, nil
 }
 
-// raise brings the loopback up and the first Ethernet link, if there is one,
-// with its address, default route and resolver. What is there already is fine.
+// raise configures the loopback and the first Ethernet link, if there is one,
+// with its address, default route and resolver. Existing settings are no error.
 func (n network) raise() error {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -84,7 +84,7 @@ func (n network) assign(l netlink.Link) error {
 	return nil
 }
 
-// raiseLoopback is what a machine without a network gets.
+// raiseLoopback configures a machine without a network.
 func raiseLoopback() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -96,8 +96,7 @@ func raiseLoopback() error {
 	return nil
 }
 
-// writeResolver replaces the resolver's configuration, which may be a link to
-// what a service that does not run would write.
+// writeResolver replaces resolv.conf, which may be a link to a file of a service that does not run.
 func writeResolver(path string, server netip.Addr) error {
 	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSymlink != 0 {
 		if err := os.Remove(path); err != nil {

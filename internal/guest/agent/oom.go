@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	mostKillsTold = 8       // names of processes that were killed for memory, of one run or service
-	mostRecords   = 1 << 16 // of the kernel's log that are read
-	maxRecord     = 8 << 10 // bytes of one
+	mostKillsTold = 8       // names of killed processes, for one run or service
+	mostRecords   = 1 << 16 // records of the kernel's log to read
+	maxRecord     = 8 << 10 // bytes of one record
 )
 
-// oomKill is a process that the kernel killed because memory was at an end.
+// oomKill is a process that the out-of-memory killer killed.
 type oomKill struct {
-	group string // its cgroup, as /holt/run_…
+	group string // its cgroup, such as /holt/run_…
 	task  string
 }
 
-// oomKills reads those that the kernel's log still has, oldest first.
+// oomKills reads the kills from the kernel's log, oldest first.
 func oomKills() (all []oomKill) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -36,7 +36,7 @@ func oomKills() (all []oomKill) {
 	buf := make([]byte, maxRecord)
 	for range mostRecords {
 		n, err := unix.Read(fd, buf)
-		if err == unix.EPIPE { // older records have gone meanwhile
+		if err == unix.EPIPE { // older records have been overwritten
 			continue
 		}
 		if n <= 0 || err != nil {
@@ -49,8 +49,9 @@ func oomKills() (all []oomKill) {
 	return all
 }
 
-// parseKill reads a record of the kernel's log (dump_oom_summary in mm/oom_kill.c): oom-kill:constraint=…,
-// task_memcg=/holt/run_x,task=node,pid=… A process chooses its name, but not where it is.
+// parseKill parses a record of the kernel's log (dump_oom_summary in
+// mm/oom_kill.c): oom-kill:constraint=…, task_memcg=/holt/run_x,task=node,pid=…
+// A process chooses its name, but not its cgroup.
 func parseKill(record []byte) (k oomKill, ok bool) {
 	_, text, _ := bytes.Cut(record, []byte(";"))
 	line, _, _ := bytes.Cut(text, []byte("\n"))
@@ -66,7 +67,8 @@ func parseKill(record []byte) (k oomKill, ok bool) {
 	return oomKill{group: string(group), task: plain(string(rest[:end]), maxWord)}, true
 }
 
-// killed says what was killed for memory in the cgroup of a name, wherever that is; nil: nothing that the log has.
+// killed returns the kills in the cgroup with a name, at any place in the
+// hierarchy; nil if the log has none.
 func killed(all []oomKill, name string) *holt.OutOfMemory {
 	var out *holt.OutOfMemory
 	for _, k := range all {
@@ -83,7 +85,7 @@ func killed(all []oomKill, name string) *holt.OutOfMemory {
 	return out
 }
 
-// outOfMemory says what the kernel killed of the group for want of memory, since it was made; nil: nothing.
+// outOfMemory returns the kills in the group since it was created; nil if there are none.
 func (g group) outOfMemory() *holt.OutOfMemory {
 	if g.dir == "" {
 		return nil
@@ -102,7 +104,7 @@ func (g group) outOfMemory() *holt.OutOfMemory {
 	return out
 }
 
-// eventCount reads a counter of memory.events.
+// eventCount returns a counter of memory.events.
 func eventCount(events []byte, name string) int {
 	for line := range bytes.Lines(events) {
 		if f := bytes.Fields(line); len(f) == 2 && string(f[0]) == name {
@@ -113,7 +115,7 @@ func eventCount(events []byte, name string) int {
 	return 0
 }
 
-// memoryLimitMB is what a cgroup may take: its own limit, or all of the machine's memory. MiB.
+// memoryLimitMB returns a cgroup's memory limit, or the machine's memory, MiB.
 func memoryLimitMB(dir string) int {
 	most := int64(math.MaxInt64)
 	var si unix.Sysinfo_t
@@ -128,7 +130,7 @@ func memoryLimitMB(dir string) int {
 	return int(most >> 20)
 }
 
-// vetMemory bounds what a guest says of memory that was at an end.
+// vetMemory bounds a guest's report of kills.
 func vetMemory(o *holt.OutOfMemory) *holt.OutOfMemory {
 	if o == nil {
 		return nil

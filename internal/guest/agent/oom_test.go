@@ -10,7 +10,8 @@ import (
 	"holt"
 )
 
-// TestParseKill: of the kernel's log it is read what was killed, and where, whatever a process calls itself.
+// TestParseKill: the cgroup and name of a kill are parsed from the kernel's
+// log, whatever name a process chooses.
 func TestParseKill(t *testing.T) {
 	const head = "6,1021,95104281,-;"
 	line := func(group, task string) string {
@@ -31,14 +32,13 @@ func TestParseKill(t *testing.T) {
 	}
 }
 
-// FuzzParseKill: no record of the kernel's log is too odd.
 func FuzzParseKill(f *testing.F) {
 	f.Add([]byte("6,1,2,-;oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/a,task=b,pid=1,uid=0"))
 	f.Add([]byte(";oom-kill:,task_memcg=,task=,pid="))
 	f.Fuzz(func(t *testing.T, b []byte) { parseKill(b) })
 }
 
-// TestKilled: what is said of a run is what was killed in its cgroup and those below it.
+// TestKilled: a run's kills are those in its cgroup and below.
 func TestKilled(t *testing.T) {
 	all := []oomKill{{"/holt/run_a", "node"}, {"/holt/run_a/below", "node"}, {"/holt/run_ab", "other"}, {"/holt/run_a", "tsc"}}
 	if diff := cmp.Diff(&holt.OutOfMemory{Killed: []string{"node", "tsc"}, Count: 3}, killed(all, "run_a")); diff != "" {
@@ -52,7 +52,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestHostileMemory: a guest's word on it is bounded.
+// TestHostileMemory: a guest's report is bounded.
 func TestHostileMemory(t *testing.T) {
 	got := vetMemory(&holt.OutOfMemory{LimitMB: -1, Count: -1, Killed: slices.Repeat([]string{strings.Repeat("\x1b", 1000)}, 1000), Raise: "rm -rf /"})
 	if got.LimitMB != 0 || got.Count != 1 || len(got.Killed) != mostKillsTold || len(got.Killed[0]) > 3*64 || strings.Contains(got.Killed[0], "\x1b") || got.Raise != "" {

@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	ringSize = 4 << 20  // bytes of output kept for one run, at most
-	ringMin  = 64 << 10 // and at least, however many runs there are
+	ringSize = 4 << 20  // maximum bytes of output kept for one run
+	ringMin  = 64 << 10 // minimum, however many runs there are
 	ringAll  = 64 << 20 // for all running runs together, and again for ended ones
 	pieceMax = 32 << 10 // bytes in one piece of output
 
-	pieceCost = 128 // memory that a piece takes beside its data, bytes, roughly
-	// A full ring waits this long for a follower to come, before output is dropped…
+	pieceCost = 128 // approximate overhead of a piece, bytes
+	// How long a full ring waits before output is dropped: without a follower…
 	patienceNone = 5 * time.Second
-	// …this long for one that has left to come back, as over another connection…
+	// …for a follower that has left, and may return over another connection…
 	patienceBack = 15 * time.Second
-	// …this long if it left because the host did, whose daemon may be restarting…
+	// …for a follower that left because its host did, whose daemon may be restarting…
 	patienceHost = time.Minute
-	// …and, if the run is detached, or was told to end and has, this long for one that is there and takes nothing. Any
-	// other run waits for it as long as it is there.
+	// …and, for a detached run or one that has ended after a request, for a
+	// follower that reads nothing. Other runs wait for such a follower without
+	// limit.
 	patienceSlow = 30 * time.Second
-	longWait     = time.Hour // between two looks at a ring that waits for a follower
+	longWait     = time.Hour // interval of checks of a ring that waits for a follower
 )
 
-// piece is a stretch of one stream's output. Its data grows at the end only,
-// so a reader may keep what it has seen of it.
+// piece is a part of one stream's output. Its data is append-only, so readers
+// may keep slices of it.
 type piece struct {
 	kind   byte // eventStdout or eventStderr
 	offset int64
@@ -40,24 +41,25 @@ type piece struct {
 func (p *piece) end() int64 { return p.offset + int64(len(p.data)) }
 
 // output keeps the last bytes that a run wrote, both streams together, at
-// absolute offsets. Nothing that a follower has yet to take is dropped: a run
-// that writes faster is held back, as under ssh. Without a follower the oldest
-// bytes go. A detached run is not held back for long by a follower that rests.
+// absolute offsets. It does not drop bytes that a follower has yet to read: the
+// run is blocked instead, as under ssh. Without a follower it drops the oldest
+// bytes. A detached run is not blocked for long by a follower that does not
+// read.
 type output struct {
 	mu        sync.Mutex
 	changed   chan struct{} // closed and replaced at each change
 	pieces    []*piece
 	start     int64 // offset of the first byte kept
 	end       int64
-	cost      int // bytes kept, with pieceCost for each piece
+	cost      int // memory used: bytes kept, and pieceCost for each piece
 	limit     int
 	closed    bool
 	detached  bool
 	followers map[*follower]bool
-	dropFrom  time.Time // from then on bytes may be dropped that were not followed
+	dropFrom  time.Time // from this time unread bytes may be dropped
 }
 
-// follower is where one reader of an output stands.
+// follower is the position of one reader of an output.
 type follower struct{ at int64 }
 
 func newOutput(limit int, detached bool, now time.Time) *output {
@@ -72,8 +74,8 @@ func (o *output) notify() {
 	o.changed = make(chan struct{})
 }
 
-// write appends what a run wrote. It waits while the ring is full of what a
-// follower has yet to read.
+// write appends output of a run. It blocks while the ring is full of bytes that
+// a follower has yet to read.
 func (o *output) write(kind byte, p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +88,7 @@ func (o *output) write(kind byte, p []byte) {
 	}
 }
 
-// room makes room for n bytes. It is called with mu held and may let go of it.
+// room makes room for n bytes. mu is held and may be released temporarily.
 func (o *output) room(n int) {
 	for o.cost+n+pieceCost > o.limit && len(o.pieces) > 0 {
 		if wait := o.mustKeep(time.Now()); wait > 0 {
@@ -117,7 +119,7 @@ func (o *output) mustKeep(now time.Time) time.Duration {
 			return longWait
 		}
 	}
-	return 0 // all have it
+	return 0 // all followers have read it
 }
 
 func (o *output) dropOldest() {
@@ -145,7 +147,7 @@ func (o *output) append(kind byte, p []byte) {
 	o.cost += len(p) + pieceCost
 }
 
-// close says that no more will come.
+// close marks the end of the output.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,8 +155,8 @@ func (o *output) close() {
 	o.notify()
 }
 
-// shrink drops the oldest pieces until at most limit bytes are left, and keeps
-// to that limit.
+// shrink drops the oldest pieces until at most limit bytes are left, and makes
+// limit the new maximum.
 func (o *output) shrink(limit int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,8 +166,8 @@ func (o *output) shrink(limit int) {
 	}
 }
 
-// last returns the end of what is kept, as much of it as takes at most so many
-// bytes as events, and the offset behind it.
+// last returns the end of the output, as much as fits into most bytes of
+// events, and the offset behind it.
 func (o *output) last(most int) (pieces []piece, end int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,7 +201,7 @@ func (o *output) follow(offset int64) (*follower, error) {
 	return f, nil
 }
 
-// hurry has the output wait no longer for a follower that rests than that of a detached run does.
+// hurry makes the output wait no longer for an idle follower than a detached run's does.
 func (o *output) hurry() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -209,7 +211,7 @@ func (o *output) hurry() {
 	}
 }
 
-// unfollow takes a reader out, for which the output waits that long to come back.
+// unfollow removes a reader; the output then waits for its return.
 func (o *output) unfollow(f *follower, wait time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -223,9 +225,9 @@ func (o *output) unfollow(f *follower, wait time.Duration) {
 	o.notify()
 }
 
-// next returns what follows f: a stretch of one stream, or a gap (kind
-// eventGap, with the bytes lost), or kind 0 when the output has ended. The
-// follower stands behind it only after advance.
+// next returns the output after f: bytes of one stream, or a gap (kind
+// eventGap, with the number of lost bytes), or kind 0 at the end of the output.
+// It does not advance f.
 func (o *output) next(ctx context.Context, f *follower) (kind byte, offset int64, data []byte, lost int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -253,7 +255,7 @@ func (o *output) next(ctx context.Context, f *follower) (kind byte, offset int64
 	}
 }
 
-// advance says that f's reader has been given n more bytes.
+// advance records that f's reader has received n more bytes.
 func (o *output) advance(f *follower, n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -20,24 +20,24 @@ const (
 	ownHost   = "holt.internal"
 	ownDial   = 10 * time.Second
 	ownAnswer = 15 * time.Minute // of a snapshot or forks, on a busy host
-	ownAgain  = 2 * time.Minute  // until one who went on from a snapshot hears who it is
-	ownTries  = 5                // of a change that cannot be done now
+	ownAgain  = 2 * time.Minute  // for finding out the identity after a snapshot
+	ownTries  = 5                // attempts at a change that conflicts
 	mostOwn   = 4 << 20          // bytes of an answer
 )
 
-// errCut is a connection that ended before its answer: the computer was paused, or goes on from a snapshot, here or
-// as a fork.
+// errCut is returned if a connection ended before its answer: the computer was
+// paused, or this is a copy of it that continues from a snapshot.
 var errCut = errors.New("the connection ended before the answer")
 
-// selfAPI asks the computer's own API at http://holt.internal/v1/self, by HTTP/1.0: this program does without an
-// HTTP client, and stays small.
+// selfAPI calls the computer's own API at http://holt.internal/v1/self, with
+// HTTP/1.0, because an HTTP client would make this program large.
 type selfAPI struct{ address string }
 
-// ask asks once, with a body unless that is nil.
+// ask makes one call, with a body unless that is nil.
 func (o selfAPI) ask(method, path, key string, body, into any) error {
 	c, err := net.DialTimeout("tcp", o.address, ownDial)
 	if err != nil {
-		return holt.Errorf(holt.Unavailable, "holt does not answer at http://%s/: %w", ownHost, err).WithHint("a computer of the engine local has no such address")
+		return holt.Errorf(holt.Unavailable, "holt does not answer at http://%s/: %w", ownHost, err).WithHint("computers of the local engine do not have this address")
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(ownAnswer))
@@ -60,7 +60,7 @@ func (o selfAPI) ask(method, path, key string, body, into any) error {
 	return readOwn(io.LimitReader(c, mostOwn), into)
 }
 
-// readOwn reads an answer: JSON of what was asked for, or of an error.
+// readOwn decodes a response: the result or an error, as JSON.
 func readOwn(from io.Reader, into any) error {
 	r := bufio.NewReader(from)
 	var status int
@@ -90,8 +90,9 @@ func readOwn(from io.Reader, into any) error {
 	return said
 }
 
-// change has something done that may end this connection. If it did, who this is now says what became of it: is is then
-// another than was in a fork, and the same where the computer has gone on. Then what is not again is asked for again.
+// change makes a call that may end this connection. If it did, the identity
+// afterwards tells the result: is differs from was in a fork, and equals it if
+// the computer has continued. Then, if again is set, the call is repeated.
 func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.Self, cut bool, err error) {
 	if err := o.ask("GET", "", "", nil, &was); err != nil {
 		return was, was, false, asUnavailable(err)
@@ -108,7 +109,7 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 		if err = o.ask("GET", "", "", nil, &is); err == nil && (is.ID != was.ID || !again) {
 			return was, is, true, nil
 		} else if err == nil {
-			if err = ask(); !errors.Is(err, errCut) { // what was done already is answered again
+			if err = ask(); !errors.Is(err, errCut) { // a call that was completed is answered again
 				answered++
 			}
 		}
@@ -116,13 +117,13 @@ func (o selfAPI) change(path string, body, into any, again bool) (was, is holt.S
 	return was, is, false, asUnavailable(err)
 }
 
-// mayBeDone tells of an error that leaves open what became of what was asked: the connection was cut, or holt, as its
-// network says, was away before it had answered.
+// mayBeDone reports whether an error leaves the result of a call open: the
+// connection was cut, or holt ended before its answer.
 func mayBeDone(err error) bool { return errors.Is(err, errCut) || holt.CodeOf(err) == holt.Unavailable }
 
 func asUnavailable(err error) error {
 	if errors.Is(err, errCut) {
-		return holt.Errorf(holt.Unavailable, "holt answers at http://%s/, but not to the end", ownHost).WithHint("try again in a while")
+		return holt.Errorf(holt.Unavailable, "the answer of holt at http://%s/ is incomplete", ownHost).WithHint("try again later")
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 const opPorts = "port.list"
 
-// listPorts sends the ports that something listens at, and by whom.
+// listPorts sends the listening ports and their processes.
 func (s *Server) listPorts(ctx context.Context, st *serverStream) error {
 	all, err := processes()
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Server) listPorts(ctx context.Context, st *serverStream) error {
 	tags, list := newTagger(s.opt.Cgroup), []holt.Listener{}
 	for _, p := range listeners(all) {
 		if p.PID == 0 && !s.opt.Machine {
-			continue // somebody's on the host
+			continue // a process of the host
 		}
 		one := holt.Listener{Protocol: p.Protocol, Address: p.Address, Port: p.Port, PID: p.PID, Process: p.Process, User: users[p.PID]}
 		if p.PID != 0 {
@@ -36,7 +36,7 @@ func (s *Server) listPorts(ctx context.Context, st *serverStream) error {
 	return sendItems(st, list)
 }
 
-// owned says whose a port is by its process's tag.
+// owned adds the owner of a port by its process's tag.
 func owned(l holt.Listener, tag string) holt.Listener {
 	kind, name, _ := strings.Cut(tag, "/")
 	switch kind {
@@ -50,14 +50,14 @@ func owned(l holt.Listener, tag string) holt.Listener {
 	return l
 }
 
-// The bounds of a list of ports. Those that are more are left out.
+// Limits of a list of ports. Further ports are omitted.
 const (
 	MostPorts     = 4096
 	mostPortBytes = 4 << 20
 )
 
-// Ports lists the ports that something listens at in the guest, the first [MostPorts]
-// of them. Whose they are is what the guest says; an id is one in form only.
+// Ports lists the first [MostPorts] listening ports in the guest. Their owners
+// are as reported by the guest; ids are checked for their form only.
 func (c *Client) Ports(ctx context.Context) ([]holt.Listener, error) {
 	s, err := c.open(ctx, opPorts, nil, nil)
 	if err != nil {
@@ -74,12 +74,12 @@ func (c *Client) Ports(ctx context.Context) ([]holt.Listener, error) {
 	return list, describe(ctx, opPorts, err)
 }
 
-// vetListener bounds what a guest says of a port.
+// vetListener sanitises a guest's description of a port.
 func vetListener(l holt.Listener) holt.Listener {
 	for _, word := range []*string{&l.Protocol, &l.Address, &l.Process, &l.User, &l.Service} {
 		*word = plain(*word, maxWord)
 	}
-	l.TerminalName = "" // the host knows it
+	l.TerminalName = "" // the host adds it
 	l.Port, l.PID = min(max(0, l.Port), 1<<16-1), max(0, l.PID)
 	if _, err := holt.ParseRunID(string(l.Run)); err != nil {
 		l.Run = ""

@@ -16,8 +16,8 @@ import (
 	"holt"
 )
 
-// TestPorts: a guest tells what listens in it and whose that is, and what is dialled as
-// localhost is found at whichever address it listens.
+// TestPorts: a guest lists its listening ports with their owners, and dialling
+// localhost finds the listener at any address.
 func TestPorts(t *testing.T) {
 	c := startGuest(t).client(t)
 	elsewhere, err := net.Listen("tcp", "127.0.0.1:0") // the host's, whose network this guest shares
@@ -83,7 +83,7 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// TestHostilePorts: what a guest tells of its ports is bounded and safe to show.
+// TestHostilePorts: a guest's list of ports is bounded and sanitised.
 func TestHostilePorts(t *testing.T) {
 	long := strings.Repeat("x", 9000)
 	l := vetListener(holt.Listener{
@@ -116,7 +116,7 @@ func TestHostilePorts(t *testing.T) {
 	wantCode(t, "a list without end", err, holt.TooMany)
 }
 
-// TestPortClose: a connection whose far end takes nothing ends also while somebody writes to it.
+// TestPortClose: Close ends a connection whose far end does not read, even during a write.
 func TestPortClose(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "port"))
 	if err != nil {

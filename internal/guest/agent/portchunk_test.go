@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// lineWrites counts how often a line of a virtio-serial port is given something.
+// lineWrites counts the writes to a virtio-serial port.
 type lineWrites struct {
 	net.Conn
 	n atomic.Int64
@@ -20,7 +20,7 @@ func (l *lineWrites) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// TestPortChunk: what a guest sends of a port leaves it in as few pieces as the line takes.
+// TestPortChunk: data of a port is sent in as few writes as the port allows.
 func TestPortChunk(t *testing.T) {
 	near, far := net.Pipe()
 	line := &lineWrites{Conn: near}

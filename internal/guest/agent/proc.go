@@ -11,14 +11,14 @@ import (
 )
 
 // reaper starts processes and waits for them. An agent that is PID 1 (of a
-// namespace) inherits orphans, and only one waiter may then wait for any
-// child; otherwise each child has a waiter of its own. The zero value is ready.
+// namespace) inherits orphans; then a single waiter must wait for all children.
+// Otherwise each child has a waiter of its own. The zero value is ready.
 type reaper struct {
-	mu   sync.Mutex // held while a child is started, so that its end is not seen before its channel
+	mu   sync.Mutex // held while a child is started, so that its end is not reaped before its channel exists
 	wait map[int]chan unix.WaitStatus
 }
 
-// start starts a program and returns its pid and where its end will be told.
+// start starts a program and returns its pid and the channel for its wait status.
 func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (int, <-chan unix.WaitStatus, error) {
 	end := make(chan unix.WaitStatus, 1)
 	r.mu.Lock()
@@ -43,8 +43,8 @@ func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (int,
 	return pid, end, nil
 }
 
-// adopt makes r the one waiter for all children, orphans too, until the
-// process ends. It must be called before start.
+// adopt makes r wait for all children, including orphans, until the process
+// ends. It must be called before start.
 func (r *reaper) adopt() {
 	r.wait = map[int]chan unix.WaitStatus{}
 	sig := make(chan os.Signal, 1)
@@ -76,7 +76,7 @@ func (r *reaper) collect() {
 	}
 }
 
-// ending reads a wait status as a run's exit code and signal.
+// ending converts a wait status to a run's exit code and signal.
 func ending(status unix.WaitStatus) (code int, sig string) {
 	if status.Signaled() {
 		return 128 + int(status.Signal()), signalName(status.Signal())
@@ -84,7 +84,7 @@ func ending(status unix.WaitStatus) (code int, sig string) {
 	return status.ExitStatus(), ""
 }
 
-// protect keeps the kernel from choosing this process when memory runs out.
+// protect protects this process from the out-of-memory killer.
 func protect(log *slog.Logger) {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		log.Warn("protect agent from the OOM killer", "err", err)

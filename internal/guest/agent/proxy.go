@@ -14,25 +14,28 @@ import (
 	"holt"
 )
 
-// Proxy is what programs are told of the proxy of their machine's network.
+// Proxy configures programs for the proxy of their machine's network.
 type Proxy struct {
-	// Certificate of the CA by which it speaks as the hosts that it has secrets for, in PEM; "": it has
-	// none. What runs goes on to trust it.
+	// Certificate of the CA that signs for hosts with secrets, in PEM; "": there is
+	// none, but running programs keep trusting an earlier one.
 	Certificate string `json:"certificate,omitempty"`
-	// Refuses: the network's policy refuses most of the internet. The proxy says so in words, at once, where a
-	// name that does not exist is asked for again and again. Programs are told of it, unless the machine has a proxy
+	// Refuses: the network's policy refuses most of the internet. The proxy then
+	// returns a clear error at once, where a failed name resolution would be
+	// retried again and again. So programs use it, unless the machine has a proxy
 	// of its own in /etc/environment.
 	Refuses bool `json:"refuses,omitempty"`
-	// Direct are names and networks that programs reach without it, divided by commas, beside the machine itself.
+	// Direct is a comma-separated list of names and networks that programs reach
+	// without the proxy, in addition to the machine itself.
 	Direct string `json:"direct,omitempty"`
 }
 
-// Files of a machine whose programs are told of the proxy. What is in /run goes with the machine's memory, and is
-// told anew in each session; the profile has login shells take it after /etc/environment.
+// Files with the configuration of the proxy. Files in /run belong to the
+// machine's memory and are written in each session; login shells read the
+// profile after /etc/environment.
 const (
-	proxyEnvironment = "run/holt/environment" // what /etc/environment has, for runs, terminals and services
+	proxyEnvironment = "run/holt/environment" // format of /etc/environment; for runs, terminals and services
 	proxyCertificate = "run/holt/ca.pem"
-	proxyBundle      = "run/holt/ca-bundle.pem" // what the machine trusts, and that
+	proxyBundle      = "run/holt/ca-bundle.pem" // the machine's CAs and that of the proxy
 	systemBundle     = "etc/ssl/certs/ca-certificates.crt"
 	proxyProfile     = "etc/profile.d/zz-holt-proxy.sh"
 
@@ -44,15 +47,17 @@ if [ -r /run/holt/environment ]; then
 fi
 `
 	proxyAddress = "http://proxy.holt.internal:3128"
-	// notProxied are the machine's own addresses, also one by one for clients that know no networks; that of its link is
-	// the same in all. The proxy answers for holt.internal itself.
+	// notProxied are the machine's own addresses, also listed one by one for
+	// clients that do not support networks; the address of its link is the same in
+	// all machines. The proxy serves holt.internal itself.
 	notProxied     = "localhost,127.0.0.1,127.0.1.1,127.0.0.0/8,::1,0.0.0.0,10.0.2.15"
 	maxCertificate = 16 << 10 // bytes
 	maxBundle      = 16 << 20
 )
 
-// proxyLines are the variables that programs find the proxy by, and its CA if it has one: curl and most others; Node;
-// Python; Git; Go, Ruby and all that asks OpenSSL; Cargo; Deno; the tools of AWS.
+// proxyLines returns the variables for the proxy and, if it has one, its CA:
+// for curl and most others; Node; Python; Git; Go, Ruby and users of OpenSSL;
+// Cargo; Deno; the AWS tools.
 func proxyLines(ca bool, direct string) string {
 	if direct != "" {
 		direct = "," + direct
@@ -74,7 +79,7 @@ func proxyLines(ca bool, direct string) string {
 	return b.String()
 }
 
-// directRE is text that means itself to a shell, too.
+// directRE matches text without special meaning in a shell.
 var directRE = regexp.MustCompile(`^[A-Za-z0-9./,-]{0,256}$`)
 
 func checkProxy(p *Proxy) error {
@@ -82,28 +87,29 @@ func checkProxy(p *Proxy) error {
 	case p == nil:
 		return nil
 	case !directRE.MatchString(p.Direct):
-		return holt.Errorf(holt.InvalidArgument, "%q is no list of what is reached without a proxy", clip(p.Direct))
+		return holt.Errorf(holt.InvalidArgument, "invalid list of hosts to reach without a proxy: %q", clip(p.Direct))
 	case p.Certificate == "":
 		return nil
 	}
 	block, rest := pem.Decode([]byte(p.Certificate))
 	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 || len(p.Certificate) > maxCertificate {
-		return holt.Errorf(holt.InvalidArgument, "that is no certificate of a CA")
+		return holt.Errorf(holt.InvalidArgument, "invalid CA certificate of the proxy")
 	}
 	return nil
 }
 
-// setProxy tells programs that begin from now on of the proxy; nil: all stays as it is. The lines come last: who
-// reads them finds the certificates.
+// setProxy configures the proxy for programs started from now on; nil changes
+// nothing. The lines are written last, after the certificates that they refer
+// to.
 func setProxy(root string, p *Proxy) error {
 	if p == nil {
 		return nil
 	}
 	at := func(name string) string { return filepath.Join(root, name) }
 	ca := p.Certificate != ""
-	if !ca && (!p.Refuses || proxied(root)) { // the certificates stay: what runs has their names
+	if !ca && (!p.Refuses || proxied(root)) { // keep the certificates: running programs refer to them
 		if err := os.Remove(at(proxyEnvironment)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("end telling of the proxy: %w", err)
+			return fmt.Errorf("remove proxy settings: %w", err)
 		}
 		return nil
 	}
@@ -121,12 +127,12 @@ func setProxy(root string, p *Proxy) error {
 		err = replaceFile(at(proxyProfile), profileText)
 	}
 	if err != nil {
-		return fmt.Errorf("tell of the proxy: %w", err)
+		return fmt.Errorf("write proxy settings: %w", err)
 	}
 	return nil
 }
 
-// proxied tells whether a machine has a proxy of its own: the host's, or its recipe's.
+// proxied reports whether a machine has a proxy of its own, from the host or its recipe.
 func proxied(root string) bool {
 	vars := map[string]string{}
 	readVariables(vars, filepath.Join(root, "etc/environment"))
@@ -140,7 +146,8 @@ func proxied(root string) bool {
 
 var bundling sync.Mutex
 
-// bundle puts together what the machine trusts and its proxy's CA: always, or if the former has changed since.
+// bundle writes the machine's CAs and its proxy's CA to one file: always, or if
+// the former have changed.
 func bundle(root string, always bool) error {
 	bundling.Lock()
 	defer bundling.Unlock()

@@ -13,8 +13,8 @@ import (
 
 const aCertificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
 
-// TestProxy: programs of a machine are told of a proxy and what to trust, until they are not; what was told
-// of before is trusted still.
+// TestProxy: programs get the proxy settings and CA until they are removed; an
+// earlier CA stays trusted.
 func TestProxy(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -63,8 +63,9 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestProxyRefuses: programs of a machine whose network refuses most are told of the proxy, and to trust nobody
-// else; where the machine has a proxy of its own, of nothing.
+// TestProxyRefuses: in a machine whose network refuses most destinations,
+// programs get the proxy but no CA; in a machine with a proxy of its own they
+// get nothing.
 func TestProxyRefuses(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

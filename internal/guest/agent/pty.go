@@ -10,14 +10,14 @@ import (
 	"holt"
 )
 
-// The size of a terminal that nobody has said anything about.
+// The default size of a terminal.
 const (
 	defaultRows = 24
 	defaultCols = 80
 )
 
-// openPTY makes a pseudo-terminal that belongs to a user: master is the
-// agent's end, which does not block threads; slave the program's.
+// openPTY opens a pseudo-terminal owned by a user: master is the agent's end,
+// which does not block threads; slave is the program's.
 func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err er
 	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		return nil, nil, fmt.Errorf("unlock pseudo-terminal: %w", err)
 	}
-	// Its name in /dev/pts may be in another mount namespace, or not there at all.
+	// TIOCGPTPEER, because its name in /dev/pts may be missing or in another mount namespace.
 	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errno != 0 {
 		return nil, nil, fmt.Errorf("open the other end of a pseudo-terminal: %w", errno)
@@ -48,17 +48,17 @@ func openPTY(uid uint32, size holt.TerminalSize) (master, slave *os.File, err er
 	return m, slave, nil
 }
 
-// noPTY is the error for who gets no pseudo-terminal.
+// noPTY returns the error for a failed openPTY.
 func noPTY(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return holt.Errorf(holt.TooMany, "open a pseudo-terminal: %w", err).
-			WithHint("the computer has none left: end some of its terminals, or of what else holds them")
+			WithHint("all pseudo-terminals of the computer are in use: end some of its terminals, or other programs that use them")
 	}
 	return holt.Errorf(holt.Unavailable, "open a pseudo-terminal: %w", err).
-		WithHint("/dev/ptmx and the file system at /dev/pts must be there in the computer")
+		WithHint("check that the computer has /dev/ptmx, and a file system mounted at /dev/pts")
 }
 
-// bounded returns a size that programs can work with.
+// bounded returns a size within the limits of programs.
 func bounded(size holt.TerminalSize) holt.TerminalSize {
 	if size.Rows == 0 {
 		size.Rows = defaultRows
@@ -70,8 +70,8 @@ func bounded(size holt.TerminalSize) holt.TerminalSize {
 	return size
 }
 
-// setSize sets a terminal's size. The kernel tells the programs in its
-// foreground (SIGWINCH) if that is a change.
+// setSize sets a terminal's size. If that is a change, the kernel sends
+// SIGWINCH to the foreground programs.
 func setSize(master *os.File, size holt.TerminalSize) error {
 	size = bounded(size)
 	return withFD(master, func(fd int) error {
@@ -79,7 +79,7 @@ func setSize(master *os.File, size holt.TerminalSize) error {
 	})
 }
 
-// foreground returns the process group that has the terminal; 0: none.
+// foreground returns the terminal's foreground process group; 0: none.
 func foreground(master *os.File) (group int) {
 	withFD(master, func(fd int) (err error) {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)

@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	maxPending      = 1024     // requests without an answer
-	maxPendingBytes = 24 << 20 // memory they take
+	maxPending      = 1024     // maximum unanswered requests
+	maxPendingBytes = 24 << 20 // and their memory
 	ackEvery        = 128      // answers between two acks
 	remountAfter    = time.Second
 )
 
-// pump carries the workspace's FUSE messages between the kernel and the host.
+// pump forwards the workspace's FUSE messages between the kernel and the host.
 //
-// Requests without an answer are kept, and sent again to the next host that
-// welcomes this mount. Each gets a number of the pump's own in place of the
-// kernel's unique: rising by one in the order of reading, so that "all below
-// this one are answered" is a fact (the kernel counts per processor).
+// Unanswered requests are kept, and resent to the next host that welcomes this
+// mount. In each the pump replaces the kernel's unique by a number of its own,
+// which increases in the order of reading, so that "all requests below this one
+// are answered" is well-defined (the kernel counts per processor).
 type pump struct {
 	dir  string
-	own  bool // the machine is the guest's own, see mountFuse
+	own  bool // the guest has its own machine, see mountFuse
 	tags *tagger
 	log  *slog.Logger
 	tell func(Standing)
 	over func() bool // the machine is shutting down
 
-	mounting sync.Mutex // held while a mount is being made
-	send     sync.Mutex // orders what goes to the host
+	mounting sync.Mutex // held while mounting
+	send     sync.Mutex // orders messages to the host
 
 	mu      sync.Mutex
-	room    *sync.Cond // pending has shrunk, or the mount is gone
+	room    *sync.Cond // signalled when pending shrinks or the mount is gone
 	mount   *fuseMount // nil between two mounts
 	conn    net.Conn   // the session; nil if there is none
-	host    net.Conn   // conn once it has been welcomed and sent what was pending
+	host    net.Conn   // conn after its welcome, when pending requests have been resent
 	pending map[uint64]*pending
 	bytes   int
 	next    uint64 // number of the next request
@@ -52,46 +52,45 @@ type pump struct {
 	bufs    buffers
 }
 
-// fuseMount is one life of the mount.
+// fuseMount is one mount of the workspace.
 type fuseMount struct {
 	id    [16]byte
 	dev   *FuseDevice
 	ready bool // INIT has been answered
-	// greeted is the session in which hello has been said for this mount.
+	// greeted is the session to which hello was sent for this mount.
 	greeted net.Conn
 }
 
-// pending is a request on its way. Its buffer is given back when the host has
-// answered and no write of it is going on.
+// pending is an unanswered request. Its buffer is released when the host has
+// answered and no write of it is running.
 type pending struct {
 	number uint64
-	unique uint64 // the kernel's
+	unique uint64 // of the kernel
 	opcode uint32
 	frame  []byte
-	size   int    // of the FUSE message that frame ends with
-	buf    []byte // that frame lies in
+	size   int    // of the FUSE message at the end of frame
+	buf    []byte // buffer of frame
 	busy   bool   // being written
-	done   bool   // answered, or never to be
+	done   bool   // answered or given up
 }
 
-// FilesOptions says how the workspace's requests are pumped.
+// FilesOptions configure [ServeFiles].
 type FilesOptions struct {
 	Port      *channel.Port
 	Workspace string         // the directory to mount it at; "" means /home/agent
 	Machine   bool           // as in ServerOptions
-	Cgroup    string         // of the runs, as in ServerOptions
-	Standing  func(Standing) // told when the workspace's changes; nil: nobody
-	Ending    func() bool    // says whether the machine is shutting down, and may unmount the workspace; nil: never
+	Cgroup    string         // as in ServerOptions
+	Standing  func(Standing) // called when the workspace's standing changes; may be nil
+	Ending    func() bool    // reports whether the machine is shutting down and may unmount the workspace; nil: never
 	Log       *slog.Logger   // nil: slog.Default
 }
 
-// ServeFiles mounts the workspace and carries its requests to the hosts that
-// come on the port, until ctx ends or the port fails; then the workspace is
-// unmounted and the port closed.
+// ServeFiles mounts the workspace and forwards its requests to the hosts that
+// connect to the port, until ctx ends or the port fails. Then it unmounts the
+// workspace and closes the port.
 //
-// It must not share a process with [Serve]: while a program is being started,
-// the Go runtime that starts it may stand still, and a program in the
-// workspace is read through this.
+// It must not share a process with [Serve]: while the Go runtime starts a program
+// it may be blocked, and a program in the workspace is read through ServeFiles.
 func ServeFiles(ctx context.Context, opt FilesOptions) error {
 	defer opt.Port.Close()
 	defer context.AfterFunc(ctx, func() { opt.Port.Close() })()
@@ -118,8 +117,7 @@ func newPump(opt FilesOptions) *pump {
 	return p
 }
 
-// note tells how far the workspace is, if that has changed. It is called
-// with mu held.
+// note reports the workspace's standing, if it has changed. mu is held.
 func (p *pump) note() {
 	is := Served
 	switch {
@@ -138,8 +136,8 @@ func (p *pump) note() {
 	}
 }
 
-// serve mounts the workspace and serves one host after the other until the
-// port is closed. Then the mount is taken away.
+// serve mounts the workspace and serves one host after the other until the port
+// is closed. Then it unmounts the workspace.
 func (p *pump) serve(ctx context.Context, port *channel.Port) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -160,8 +158,8 @@ func (p *pump) serve(ctx context.Context, port *channel.Port) error {
 	}
 }
 
-// remount makes a new mount in place of old (nil: none), trying until it
-// works, and tells the host. It does nothing if somebody else has done it.
+// remount replaces the mount old (nil: none), retrying until it succeeds, and
+// tells the host. It does nothing if old has been replaced already.
 func (p *pump) remount(ctx context.Context, work *sync.WaitGroup, old *fuseMount) {
 	p.mounting.Lock()
 	defer p.mounting.Unlock()
@@ -178,7 +176,7 @@ func (p *pump) remount(ctx context.Context, work *sync.WaitGroup, old *fuseMount
 		}
 		if err.Error() != last {
 			last = err.Error()
-			p.log.Error("workspace is missing; trying on", "err", err)
+			p.log.Error("cannot mount the workspace; retrying", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -209,18 +207,18 @@ func (p *pump) keep(ctx context.Context, work *sync.WaitGroup, m *fuseMount) {
 		return
 	}
 	if p.over() {
-		p.unmount() // it is gone; what still waits for an answer learns that
+		p.unmount() // it is gone; unanswered requests fail
 		return
 	}
 	p.log.Warn("workspace was unmounted; mounting it again", "err", err)
-	select { // whoever did it may do it again at once
+	select { // wait: it may be unmounted again at once
 	case <-ctx.Done():
 	case <-time.After(remountAfter):
 	}
 	p.remount(ctx, work, m)
 }
 
-// unmount takes the mount away; requests without an answer fail.
+// unmount unmounts the workspace; unanswered requests fail.
 func (p *pump) unmount() {
 	p.mu.Lock()
 	p.mount = nil
@@ -235,7 +233,7 @@ func (p *pump) unmount() {
 	unmountFuse(p.dir)
 }
 
-// release gives an answered request's buffer back. It is called with mu held.
+// release releases an answered request's buffer. mu is held.
 func (p *pump) release(e *pending) {
 	if e.done && !e.busy && e.buf != nil {
 		p.bytes -= cap(e.buf)

@@ -11,9 +11,9 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// Sizes of the pump's buffers. A request is copied from the buffer it was read
-// into to the smallest that holds it, unless that is the same: a large write
-// is never copied.
+// Sizes of the pump's buffers. A request is copied from its read buffer to the
+// smallest one that fits, unless that has the same size: a large write is never
+// copied.
 const (
 	bufSmall = 4 << 10
 	bufMid   = 144 << 10 // a write of 128 KiB
@@ -21,7 +21,7 @@ const (
 	bufKeep  = 8 // free ones of a size
 )
 
-// buffers keeps free buffers. The pump's mu guards it.
+// buffers is a pool of buffers. The pump's mu guards it.
 type buffers struct{ free [3][][]byte }
 
 func sizeClass(n int) (class, size int) {
@@ -51,8 +51,9 @@ func (b *buffers) put(buf []byte) {
 	}
 }
 
-// read reads requests from the kernel and sends them on, until the mount is
-// over. It is the only reader of its device: numbers are given in this order.
+// read reads requests from the kernel and sends them to the host, until the
+// mount ends. It is the only reader of its device: numbers are assigned in the
+// order of reading.
 func (p *pump) read(m *fuseMount) error {
 	p.mu.Lock()
 	buf := p.bufs.get(bufLarge)
@@ -68,7 +69,7 @@ func (p *pump) read(m *fuseMount) error {
 		message := buf[channel.RequestHeaderSize : channel.RequestHeaderSize+n]
 		head, ok := parseIn(message)
 		if !ok {
-			return fmt.Errorf("kernel's request of %d bytes is malformed", n)
+			return fmt.Errorf("malformed request of %d bytes from the kernel", n)
 		}
 		var now int64
 		tag := ""
@@ -84,8 +85,7 @@ func (p *pump) read(m *fuseMount) error {
 	return net.ErrClosed
 }
 
-// waitRoom waits until another request may be read. It returns false when the
-// mount is over.
+// waitRoom waits until another request may be read. It returns false when the mount has ended.
 func (p *pump) waitRoom(m *fuseMount) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +95,8 @@ func (p *pump) waitRoom(m *fuseMount) bool {
 	return p.mount == m
 }
 
-// adopt makes e's frame of the n bytes read into buf and returns the buffer to
-// read the next one into. It is called with mu held.
+// adopt makes e's frame from the n bytes read into buf, and returns the buffer
+// for the next read. mu is held.
 func (p *pump) adopt(e *pending, buf []byte, n int, now int64, tag string) []byte {
 	var room [channel.RequestHeaderSize]byte
 	header := channel.RequestHeader(room[:0], now, tag, n)
@@ -114,7 +114,7 @@ func (p *pump) adopt(e *pending, buf []byte, n int, now int64, tag string) []byt
 	return buf
 }
 
-// pass numbers a request, remembers it and, if a host is there, sends it.
+// pass numbers a request, stores it and, if a host is connected, sends it.
 func (p *pump) pass(m *fuseMount, e *pending) {
 	p.send.Lock()
 	defer p.send.Unlock()
@@ -134,15 +134,15 @@ func (p *pump) pass(m *fuseMount, e *pending) {
 	if !busy {
 		return
 	}
-	host.Write(frame) // if it fails, the session's reader learns it too
+	host.Write(frame) // if it fails, the session's reader fails too
 	p.settle(e)
 	if ack != nil {
 		host.Write(ack)
 	}
 }
 
-// enroll gives e its number, keeps it if it is to be sent again to the next
-// host, and says whether it is to be sent now. It is called with mu held.
+// enroll assigns e its number, stores it if it may have to be resent, and
+// reports whether to send it now. mu is held.
 func (p *pump) enroll(m *fuseMount, e *pending) (keep, forward bool) {
 	if p.mount != m {
 		return false, false
@@ -155,7 +155,7 @@ func (p *pump) enroll(m *fuseMount, e *pending) (keep, forward bool) {
 	case opcodeInterrupt:
 		return false, p.aimInterrupt(message)
 	case opcodeForget, opcodeBatchForget:
-		keep = p.host == nil // not answered, yet not to be lost
+		keep = p.host == nil // without a host, keep it although it has no answer
 	default:
 		keep = true
 	}
@@ -165,8 +165,8 @@ func (p *pump) enroll(m *fuseMount, e *pending) (keep, forward bool) {
 	return keep, true
 }
 
-// aimInterrupt puts the number of the request that is to be interrupted in
-// place of the kernel's unique; false if it is no longer pending.
+// aimInterrupt replaces the kernel's unique of the request to interrupt by its
+// number; false if that request is not pending any more.
 func (p *pump) aimInterrupt(message []byte) bool {
 	if len(message) < fuseInHeader+8 {
 		return false
@@ -181,8 +181,7 @@ func (p *pump) aimInterrupt(message []byte) bool {
 	return false
 }
 
-// ack returns a frame with the watermark: all requests below it are answered.
-// It is called with mu held.
+// ack returns a frame with the watermark: all requests below it are answered. mu is held.
 func (p *pump) ack() []byte {
 	lowest := p.next
 	for n := range p.pending {

@@ -14,13 +14,13 @@ import (
 	"holt/internal/guest/channel"
 )
 
-const maxNotice = 4 << 10 // bytes of a notification; it carries a name at most
+const maxNotice = 4 << 10 // bytes of a notification, which has at most one name
 
-// session serves one host: it says hello, sends what is pending once it is
-// welcome, and hands the host's replies to the kernel. It never waits for the
-// kernel to take a notification, which may wait for a reply behind it: there is
-// room for as many as may be on their way. If the workspace is mounted anew
-// meanwhile, hello is said again in the same session: a guest cannot hang up a
+// session serves one host: it sends hello, resends pending requests after the
+// welcome, and passes the host's replies to the kernel. It never waits for the
+// kernel to accept a notification, which may need a later reply: notifications
+// are queued, up to the allowed number in flight. If the workspace is
+// remounted, hello is sent again in the same session: a guest cannot hang up a
 // port.
 func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup) error {
 	defer conn.Close()
@@ -45,17 +45,17 @@ func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup)
 			err = p.reply(payload)
 		case channel.FrameNotify:
 			if len(payload) > maxNotice {
-				return holt.Errorf(holt.Corrupt, "notification of %d bytes", len(payload))
+				return holt.Errorf(holt.Corrupt, "invalid notification of %d bytes", len(payload))
 			}
 			select {
 			case notices <- slices.Clone(payload):
 			default:
-				return holt.Errorf(holt.Corrupt, "host sent more than %d notifications ahead", channel.MaxNotices)
+				return holt.Errorf(holt.Corrupt, "host sent more than %d notifications without acknowledgement", channel.MaxNotices)
 			}
 		case channel.FrameWelcome:
 			err = p.welcome(ctx, conn, payload, work)
 		default:
-			err = holt.Errorf(holt.Corrupt, "host sent a frame of kind %d", kind)
+			err = holt.Errorf(holt.Corrupt, "host sent an unexpected frame of kind %d", kind)
 		}
 		if err != nil {
 			return err
@@ -63,8 +63,8 @@ func (p *pump) session(ctx context.Context, conn net.Conn, work *sync.WaitGroup)
 	}
 }
 
-// greet says hello for the present mount, if there are a mount and a session
-// and it has not been said.
+// greet sends hello for the current mount to the current session, if both exist
+// and it has not been sent.
 func (p *pump) greet() {
 	p.send.Lock()
 	defer p.send.Unlock()
@@ -75,11 +75,11 @@ func (p *pump) greet() {
 		return
 	}
 	m.greeted = conn
-	p.host = nil // until it welcomes this mount
+	p.host = nil // until the host welcomes this mount
 	p.note()
 	hello := channel.Hello{Mount: m.id, Version: channel.FrameVersion, Fresh: !m.ready}
 	p.mu.Unlock()
-	// If it fails, the session's reader learns it too.
+	// If it fails, the session's reader fails too.
 	channel.NewFrameWriter(conn).Write(channel.FrameHello, hello.Append(nil))
 }
 
@@ -89,7 +89,7 @@ func (p *pump) current() *fuseMount {
 	return p.mount
 }
 
-// leave forgets a session that is over.
+// leave removes a session that has ended.
 func (p *pump) leave(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *pump) leave(conn net.Conn) {
 	p.note()
 }
 
-// welcome is the host's answer to hello. If it names another mount than ours
-// the host cannot go on where we are: the workspace is mounted anew.
+// welcome handles the host's answer to hello. If it names another mount, the
+// host cannot continue this one: the workspace is remounted.
 func (p *pump) welcome(ctx context.Context, conn net.Conn, payload []byte, work *sync.WaitGroup) error {
 	accepted, err := channel.ParseWelcome(payload)
 	if err != nil {
@@ -109,19 +109,19 @@ func (p *pump) welcome(ctx context.Context, conn net.Conn, payload []byte, work 
 	}
 	m := p.current()
 	if m == nil {
-		return nil // hello will be said again
+		return nil // hello will be sent again
 	}
 	if accepted != m.id {
-		p.log.Warn("host does not know this mount; mounting the workspace anew")
+		p.log.Warn("host does not know this mount; remounting the workspace")
 		work.Go(func() { p.remount(ctx, work, m) })
 		return nil
 	}
-	// Not here: the host may be unable to read while we do not.
+	// In a goroutine: the host may not read until we do.
 	work.Go(func() { p.resend(m, conn) })
 	return nil
 }
 
-// resend sends all that is pending, oldest first, and lets new requests follow.
+// resend sends all pending requests, oldest first, and then enables new ones.
 func (p *pump) resend(m *fuseMount, conn net.Conn) {
 	p.send.Lock()
 	defer p.send.Unlock()
@@ -159,11 +159,11 @@ func (p *pump) resend(m *fuseMount, conn net.Conn) {
 	p.mu.Unlock()
 }
 
-// reply hands a host's reply to the kernel. One that nobody waits for (the
-// second answer to a request that was sent twice) is dropped.
+// reply passes a host's reply to the kernel. A reply without a pending request
+// (the second answer to a resent request) is dropped.
 func (p *pump) reply(b []byte) error {
 	if len(b) < fuseOutHeader || int(binary.NativeEndian.Uint32(b)) != len(b) {
-		return holt.Errorf(holt.Corrupt, "reply of %d bytes is malformed", len(b))
+		return holt.Errorf(holt.Corrupt, "malformed reply of %d bytes", len(b))
 	}
 	p.mu.Lock()
 	e := p.pending[binary.NativeEndian.Uint64(b[8:])]
@@ -175,8 +175,8 @@ func (p *pump) reply(b []byte) error {
 	binary.NativeEndian.PutUint64(b[8:], e.unique)
 	err := m.dev.Reply(b)
 	if errors.Is(err, unix.EINVAL) {
-		// The kernel does not take it, and would wait for ever.
-		p.log.Error("host's reply is not valid", "opcode", e.opcode, "bytes", len(b))
+		// The kernel rejects the reply; without another one its process would wait for ever.
+		p.log.Error("invalid reply from host", "opcode", e.opcode, "bytes", len(b))
 		err = m.dev.Reply(errorReply(e.unique, unix.EIO))
 	}
 	if err == nil && e.opcode == opcodeInit {
@@ -190,27 +190,27 @@ func (p *pump) reply(b []byte) error {
 		p.release(e)
 	}
 	p.mu.Unlock()
-	if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the process has given up
-		p.log.Debug("write reply", "opcode", e.opcode, "err", err) // the mount is going
+	if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the request was interrupted
+		p.log.Debug("write reply", "opcode", e.opcode, "err", err) // the mount is ending
 	}
 	return nil
 }
 
-// begun notes that INIT has been answered.
+// begun records that INIT has been answered.
 func (p *pump) begun(m *fuseMount) {
 	p.mu.Lock()
 	m.ready = true
 	p.note()
 	p.mu.Unlock()
 	if err := readAhead(p.dir); err != nil {
-		p.log.Warn("large reads ahead are not possible", "err", err)
+		p.log.Warn("cannot increase read-ahead", "err", err)
 	}
 }
 
-// notify hands a session's notifications to the kernel, and tells the host how
-// many. It has a goroutine of its own: the kernel may make it wait for a lock
-// that a process holds until its own request is answered. What is left when the
-// session is over comes again in the next.
+// notify passes a session's notifications to the kernel, and acknowledges them
+// to the host. It has its own goroutine: the kernel may block on a lock that a
+// process holds until its own request is answered. Notifications left at the
+// end of the session are sent again in the next.
 func (p *pump) notify(conn net.Conn, notices <-chan []byte) {
 	taken := 0
 	for b := range notices {
@@ -220,8 +220,8 @@ func (p *pump) notify(conn net.Conn, notices <-chan []byte) {
 		}
 		if m != nil && len(b) > 0 {
 			err := m.dev.Notify(b)
-			if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not know that inode
-				p.log.Warn("host's notification is not valid", "err", err)
+			if err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: the kernel does not have that inode
+				p.log.Warn("invalid notification from host", "err", err)
 			}
 		}
 		if taken++; len(notices) == 0 || taken == channel.MaxNotices/4 {
@@ -231,18 +231,17 @@ func (p *pump) notify(conn net.Conn, notices <-chan []byte) {
 	}
 }
 
-// at returns the present mount, and whether a session is over.
+// at returns the current mount, and whether a session has ended.
 func (p *pump) at(conn net.Conn) (m *fuseMount, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mount, p.conn != conn
 }
 
-// taken tells the host that the kernel has n more of its notifications, or has
-// no use for them.
+// taken acknowledges n notifications to the host.
 func (p *pump) taken(conn net.Conn, n int) {
 	p.send.Lock()
 	defer p.send.Unlock()
-	// If it fails, the session's reader learns it too.
+	// If it fails, the session's reader fails too.
 	channel.NewFrameWriter(conn).Write(channel.FrameTaken, binary.LittleEndian.AppendUint32(nil, uint32(n)))
 }

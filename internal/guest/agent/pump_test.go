@@ -77,7 +77,7 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// The host hears of every sync, whatever it is called with; a status that the system's has stays.
+// Every sync reaches the host, with any arguments; a failure of the system's sync is returned.
 func TestSync(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
@@ -102,8 +102,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// A program that lies in the workspace is read through the agent that starts
-// it, which must not wait for itself.
+// A program in the workspace is read through the agent that starts it, which must not deadlock.
 func TestProgramInWorkspace(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
@@ -119,9 +118,9 @@ func TestProgramInWorkspace(t *testing.T) {
 	}
 }
 
-// The host is killed while a process waits for it. The next host is asked
-// again, and the process goes on.
-func TestHostDiesMidRequest(t *testing.T) {
+// The host is killed while a process waits for it. The next host gets the
+// request again, and the process continues.
+func TestHostDiesDuringRequest(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := newTestFS()
 	const write = 16
@@ -135,7 +134,7 @@ func TestHostDiesMidRequest(t *testing.T) {
 	}
 	fs.until(t, "write", func() bool { return fs.ops[write] == 1 })
 	first.Close()
-	// While no host is there, requests wait in the kernel and in the agent.
+	// Without a host, requests wait in the kernel and in the agent.
 	other := holt.NewRunID()
 	if _, err := c.StartRun(t.Context(), other, holt.RunSpec{Command: "ls /home/agent/none", Cwd: "/"}); err != nil {
 		t.Fatal(err)
@@ -173,7 +172,7 @@ func TestHostDiesMidRequest(t *testing.T) {
 }
 
 // Many hosts, one after the other, while the guest works.
-func TestHostsComeAndGo(t *testing.T) {
+func TestManyHosts(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := newTestFS()
 	conn := g.dial(t, "files.sock")
@@ -216,7 +215,7 @@ func TestUnknownMount(t *testing.T) {
 	}
 }
 
-// Somebody in the guest unmounts the workspace: it comes back.
+// If the workspace is unmounted in the guest, it is mounted again.
 func TestUnmountedInGuest(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := newTestFS()
@@ -226,7 +225,7 @@ func TestUnmountedInGuest(t *testing.T) {
 	fs.until(t, "second hello", func() bool { return len(fs.hellos) == 2 })
 }
 
-// state is what the guest's two processes share.
+// state opens the shared state of the guest's two processes.
 func (g *guest) state(t *testing.T) shared {
 	t.Helper()
 	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", g.cmd.Process.Pid))
@@ -247,7 +246,7 @@ func (g *guest) state(t *testing.T) shared {
 	return shared{}
 }
 
-// A machine that shuts down unmounts the workspace: it stays so.
+// If a machine that shuts down unmounts the workspace, it stays unmounted.
 func TestUnmountedAtShutdown(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
@@ -271,7 +270,7 @@ func TestUnmountedAtShutdown(t *testing.T) {
 	}
 }
 
-// A host that sends nonsense loses its session, nothing more.
+// A host that sends invalid frames loses its session only.
 func TestHostileFileHost(t *testing.T) {
 	g, c := workspaceGuest(t)
 	for _, b := range [][]byte{
@@ -294,7 +293,7 @@ func TestHostileFileHost(t *testing.T) {
 	}
 }
 
-// When the agent is asked to end, its mount goes with it.
+// When the agent ends on request, it unmounts the workspace.
 func TestAgentEnds(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := serveFS(t, g.dial(t, "files.sock"), newTestFS())
@@ -354,7 +353,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// invalEntry is a notification that the kernel has to lock the root for.
+// invalEntry returns a notification for which the kernel locks the root directory.
 func invalEntry(name string) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(fuseOutHeader+16+len(name)+1))
 	b = binary.NativeEndian.AppendUint32(b, 3)
@@ -365,11 +364,11 @@ func invalEntry(name string) []byte {
 	return append(append(b, name...), 0)
 }
 
-// The kernel takes no notification about a directory in which a process makes a
-// file, until the host has answered that. So the answer must come through behind
-// as many notifications as may be on their way. A host that sends more loses
+// While a process creates a file, the kernel accepts no notification about its
+// directory until the host has answered. So the answer must get through behind
+// the maximum number of notifications in flight. A host that sends more loses
 // its session, and the next one is served.
-func TestNoticesHoldUpNoReply(t *testing.T) {
+func TestNotificationsDoNotBlockReplies(t *testing.T) {
 	g, c := workspaceGuest(t)
 	fs := newTestFS()
 	const create = 35

@@ -14,11 +14,12 @@ import (
 
 var (
 	errNotFile = errors.New("it is not a regular file")
-	// errCannotStay says that there is no room to overwrite an existing file while the temporary one is there.
+	// errCannotStay is returned if the disk has no room for both the temporary file
+	// and the overwritten one.
 	errCannotStay = errors.New("the file cannot be overwritten in place")
 )
 
-// receive writes what comes to a new file; long runs of zeros become holes.
+// receive writes a stream to a new file; long runs of zeros become holes.
 func receive(f *os.File, r io.Reader) error {
 	write := func(p []byte, off int64) error { _, err := f.WriteAt(p, off); return err }
 	buf := make([]byte, maxChunk)
@@ -37,10 +38,12 @@ func receive(f *os.File, r io.Reader) error {
 	}
 }
 
-// put gives a path the content of a temporary file beside it. Where no file is, the temporary file gets the name. An
-// existing file is overwritten: its inode, owner, mode, extended attributes and hard links stay, and so does what is
-// mounted from it. All of the new content is on the disk before the first byte is overwritten, so what a crash can leave
-// is a half overwritten file with the whole new content beside it.
+// put moves the content of a temporary file to a path in the same directory. If
+// the path does not exist, the temporary file is renamed. An existing file is
+// overwritten: its inode, owner, mode, extended attributes, hard links and bind
+// mounts stay. The new content is completely on disk before the first byte is
+// overwritten, so a crash can leave a partly overwritten file and the complete
+// new content beside it.
 type put struct {
 	temp    *os.File
 	path    string
@@ -60,7 +63,7 @@ func (p put) do() error {
 			if err = p.create(); err != unix.EEXIST || tries > 2 {
 				return err
 			}
-			continue // somebody has made it meanwhile
+			continue // it has been created in the meantime
 		case err == unix.ETXTBSY:
 			return p.supplant()
 		case err != nil:
@@ -75,7 +78,7 @@ func (p put) do() error {
 	}
 }
 
-// create gives the temporary file the path, where nothing is.
+// create gives the temporary file the path, if nothing is there.
 func (p put) create() error {
 	owner, err := ownerOfNew(p.path, p.user)
 	if err == nil {
@@ -85,13 +88,13 @@ func (p put) create() error {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, p.temp.Name(), unix.AT_FDCWD, p.path, unix.RENAME_NOREPLACE)
-	if err == unix.EINVAL { // a file system without that
+	if err == unix.EINVAL { // not supported by the file system
 		err = unix.Rename(p.temp.Name(), p.path)
 	}
 	return err
 }
 
-// give gives the temporary file its owner and mode, and syncs it before it gets a name.
+// give sets the owner and mode of the temporary file, and syncs it before it gets its name.
 func (p put) give(uid, gid int, mode uint32) error {
 	if err := p.temp.Chown(uid, gid); err != nil {
 		return err
@@ -102,8 +105,9 @@ func (p put) give(uid, gid int, mode uint32) error {
 	return p.temp.Sync()
 }
 
-// supplant renames the temporary file over a file that cannot be overwritten: a program that runs, or one for which the
-// disk has no room twice. Owner, mode and attributes stay, the inode does not.
+// supplant renames the temporary file over a file that cannot be overwritten: a
+// running program, or a disk without room for both. Owner, mode and attributes
+// stay, the inode does not.
 func (p put) supplant() error {
 	old, err := os.OpenFile(p.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -124,7 +128,7 @@ func (p put) supplant() error {
 	return unix.Rename(p.temp.Name(), p.path)
 }
 
-// keeping returns the owner and mode that a file gets which has others now.
+// keeping returns the owner and mode for the new content of an existing file.
 func (p put) keeping(was unix.Stat_t) (uid, gid int, mode uint32) {
 	uid, gid, mode = int(was.Uid), int(was.Gid), was.Mode&0o7777
 	if p.user != nil {
@@ -136,7 +140,7 @@ func (p put) keeping(was unix.Stat_t) (uid, gid int, mode uint32) {
 	return uid, gid, mode
 }
 
-// overwriting has one writer at a time overwrite an inode, so that one's content is whole.
+// overwriting serialises writers of an inode, so that its content comes from one of them.
 var overwriting [64]sync.Mutex
 
 // overwrite copies the temporary file into an existing one.
@@ -155,7 +159,7 @@ func (p put) overwrite(old *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	if capability := attribute(old, "security.capability"); len(capability) > 0 { // a write takes it away
+	if capability := attribute(old, "security.capability"); len(capability) > 0 { // a write removes it
 		defer func() {
 			if failed := unix.Fsetxattr(int(old.Fd()), "security.capability", capability, 0); err == nil {
 				err = failed
@@ -171,7 +175,8 @@ func (p put) overwrite(old *os.File) (err error) {
 			return err
 		}
 	}
-	// Neither content is readable by more than it is meant for: until the new one is there, what both modes allow counts.
+	// Neither content may be readable beyond its own mode: until the new content is
+	// complete, only what both modes allow is allowed.
 	if err := unix.Fchmod(int(old.Fd()), mode&was.Mode); err != nil {
 		return err
 	}
@@ -184,19 +189,20 @@ func (p put) overwrite(old *os.File) (err error) {
 	return old.Sync()
 }
 
-// reserve has the disk set room aside for what is to be copied, so that a full one is met before anything is overwritten.
+// reserve allocates space for the copy, so that a full disk is detected before
+// anything is overwritten.
 func (p put) reserve(old *os.File, size, was int64) error {
 	return p.eachData(size, func(from, to int64) error {
 		err := unix.Fallocate(int(old.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 		if err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG {
-			old.Truncate(was) // what was set aside behind its end
+			old.Truncate(was) // the space allocated behind its end
 			return errCannotStay
 		}
-		return nil // the file system sets nothing aside
+		return nil // not supported by the file system
 	}, nil)
 }
 
-// copyInto makes the content of an open file of was bytes that of the temporary one.
+// copyInto copies the temporary file into an open file of was bytes.
 func (p put) copyInto(old *os.File, size, was int64) error {
 	err := p.eachData(size, func(from, to int64) error {
 		if _, err := p.temp.Seek(from, io.SeekStart); err != nil {
@@ -205,7 +211,7 @@ func (p put) copyInto(old *os.File, size, was int64) error {
 		if _, err := old.Seek(from, io.SeekStart); err != nil {
 			return err
 		}
-		_, err := old.ReadFrom(io.LimitReader(p.temp, to-from)) // by copy_file_range where that can
+		_, err := old.ReadFrom(io.LimitReader(p.temp, to-from)) // uses copy_file_range if possible
 		return err
 	}, func(from, to int64) error { return dig(old, from, min(to, was)) })
 	if err == nil {
@@ -217,7 +223,7 @@ func (p put) copyInto(old *os.File, size, was int64) error {
 	return err
 }
 
-// dig makes a range of a file a hole; zeros on a file system without holes.
+// dig makes a range of a file a hole, or zeros on a file system without holes.
 func dig(f *os.File, from, to int64) error {
 	if from >= to {
 		return nil
@@ -230,7 +236,8 @@ func dig(f *os.File, from, to int64) error {
 	return err
 }
 
-// eachData calls data with the ranges of the temporary file that are no holes, and hole, unless nil, with the others.
+// eachData calls data with the data ranges of the temporary file and hole,
+// unless nil, with the holes.
 func (p put) eachData(size int64, data, hole func(from, to int64) error) error {
 	for off := int64(0); off < size; {
 		from, to, err := holt.NextData(int(p.temp.Fd()), off, size)
@@ -254,14 +261,15 @@ func (p put) eachData(size int64, data, hole func(from, to int64) error) error {
 
 func statOf(f *os.File) (st unix.Stat_t, err error) { return st, unix.Fstat(int(f.Fd()), &st) }
 
-// newOwner is who owns what is new.
+// newOwner is the owner of a new file.
 type newOwner struct {
 	uid, gid int
-	setGID   uint32 // the bit that a new directory inherits
+	setGID   uint32 // set-group-id bit that a new directory inherits
 }
 
-// ownerOfNew returns who owns what is made at a path: the user that was named, or the owner of its directory. In one where everybody may
-// make files, as /tmp, that is the default user. A directory with the set-group-id bit gives its group.
+// ownerOfNew returns the owner of a new file at a path: the named user, or the
+// owner of its directory. In a world-writable directory such as /tmp it is the
+// default user. A set-group-id directory passes on its group.
 func ownerOfNew(path string, user *account) (newOwner, error) {
 	var dir unix.Stat_t
 	if err := unix.Stat(parentOf(strings.TrimRight(path, "/")), &dir); err != nil {
@@ -282,10 +290,11 @@ func ownerOfNew(path string, user *account) (newOwner, error) {
 	return owner, nil
 }
 
-// mostAttribute is how long the value of an extended attribute, and the list of their names, is on Linux.
+// mostAttribute is Linux's maximum length of an extended attribute's value, and
+// of the list of names.
 const mostAttribute = 64 << 10
 
-// attribute returns the value of an extended attribute; nil if there is none.
+// attribute returns the value of an extended attribute, or nil.
 func attribute(f *os.File, name string) []byte {
 	value := make([]byte, mostAttribute)
 	n, err := unix.Fgetxattr(int(f.Fd()), name, value)
@@ -295,7 +304,7 @@ func attribute(f *os.File, name string) []byte {
 	return value[:n]
 }
 
-// copyAttributes gives a file the extended attributes of another.
+// copyAttributes copies the extended attributes of a file.
 func copyAttributes(to, from *os.File) error {
 	names := make([]byte, mostAttribute)
 	n, err := unix.Flistxattr(int(from.Fd()), names)

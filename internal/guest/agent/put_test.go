@@ -14,8 +14,8 @@ import (
 	"holt"
 )
 
-// A file that is put where one is has that one's inode, owner, mode, attributes and other names, and what is mounted from it
-// shows the new content.
+// A file put over an existing one keeps its inode, owner, mode, attributes and
+// links, and its bind mounts show the new content.
 func TestPutKeepsFile(t *testing.T) {
 	c := startGuest(t).client(t)
 	ctx, dir := t.Context(), t.TempDir()
@@ -58,7 +58,8 @@ func TestPutKeepsFile(t *testing.T) {
 	}
 }
 
-// What is new gets the owner of its directory, the mode of its source less the umask, or what is named.
+// A new file gets the owner of its directory and the mode of its source less
+// the umask, unless they are given.
 func TestPutOwnerOfNew(t *testing.T) {
 	c := startGuest(t).client(t)
 	ctx, dir := t.Context(), t.TempDir()
@@ -100,7 +101,8 @@ func TestPutOwnerOfNew(t *testing.T) {
 	}
 }
 
-// Where the inode cannot stay the rest does; what is no file is refused.
+// If the inode cannot be kept, owner, mode and attributes are; a target that is
+// not a regular file is refused.
 func TestPutSupplants(t *testing.T) {
 	c := startGuest(t).client(t)
 	ctx, dir := t.Context(), t.TempDir()
@@ -116,7 +118,7 @@ func TestPutSupplants(t *testing.T) {
 	if got := sh(t, c, "cd "+dir+" && cat tool && stat -c ' %u:%g %a' tool"); got != "new 12:34 750\n" {
 		t.Errorf("a program that runs: %q", got)
 	}
-	// A disk with room for the new content once.
+	// A disk with room for only one copy of the content.
 	sh(t, c, "mkdir -p /home/small && mount -t tmpfs -o size=1m,mode=755 tmpfs /home/small && echo old > /home/small/f && chown 12:34 /home/small/f && chmod 600 /home/small/f")
 	if err := c.WriteFile(ctx, "/home/small/f", holt.WriteSpec{}, strings.NewReader(strings.Repeat("x", 700<<10))); err != nil {
 		t.Fatal(err)
@@ -159,8 +161,8 @@ func TestPutHoles(t *testing.T) {
 	}
 }
 
-// Several who put a file at the same time leave the content of one.
-func TestPutTogether(t *testing.T) {
+// Concurrent puts of a file leave the content of one.
+func TestConcurrentPut(t *testing.T) {
 	c := startGuest(t).client(t)
 	path := t.TempDir() + "/f"
 	if err := os.WriteFile(path, nil, 0o644); err != nil {

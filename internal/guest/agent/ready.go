@@ -18,8 +18,8 @@ import (
 	"holt"
 )
 
-// ready waits until init has started what it starts by itself. The workspace may
-// not be served yet, so nothing here looks at it.
+// ready waits until init has started everything. It does not access the
+// workspace, which may not be served yet.
 func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[readyArgs](raw)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 		if r.State, err = awaitStarted(ctx, time.Duration(args.LimitMS)*time.Millisecond); err != nil {
 			return nil, err
 		}
-		if s.opt.Standing() == Hostless { // a template
+		if s.opt.Standing() == Hostless { // this is a template
 			if err := s.startEarlySession(ctx); err != nil {
 				s.log.Warn("the default user has no systemd session", "err", err)
 			}
@@ -53,7 +53,8 @@ func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 	return r, nil
 }
 
-// awaitStarted waits until systemd has started all, or limit has passed, and returns what it says of itself.
+// awaitStarted waits until systemd has started everything, or limit has passed,
+// and returns systemd's state.
 func awaitStarted(ctx context.Context, limit time.Duration) (state string, err error) {
 	bounded, cancel := ctx, func() {}
 	if limit > 0 {
@@ -63,18 +64,18 @@ func awaitStarted(ctx context.Context, limit time.Duration) (state string, err e
 	if err := awaitSystemd(bounded); err != nil {
 		return "", err
 	}
-	// Its exit status is not 0 unless all is well; what it says counts.
+	// The exit status is not 0 unless the state is running; only the output counts.
 	out, err := exec.CommandContext(bounded, "systemctl", "is-system-running", "--wait").Output()
 	if len(out) == 0 && bounded.Err() != nil {
 		out, err = exec.CommandContext(ctx, "systemctl", "is-system-running").Output()
 	}
 	if state = strings.TrimSpace(string(out)); state == "" {
-		return "", fmt.Errorf("ask systemd whether all is started: %w", err)
+		return "", fmt.Errorf("wait for systemd to start everything: %w", err)
 	}
 	return state, nil
 }
 
-// unready returns those of the units that are neither up nor done, with the end of what each said.
+// unready returns the units that are neither up nor done, with the end of their logs.
 func unready(ctx context.Context, units []string) (all []Unit, err error) {
 	if len(units) == 0 {
 		return nil, nil
@@ -103,7 +104,7 @@ func unready(ctx context.Context, units []string) (all []Unit, err error) {
 	return all, nil
 }
 
-// unreadyState says of what systemctl shows of a unit how it is, "" if it is up, or has done its work.
+// unreadyState returns the state of a unit from systemctl's output, "" if it is up or done.
 func unreadyState(shown string) string {
 	p := map[string]string{}
 	for line := range strings.Lines(shown) {
@@ -119,7 +120,7 @@ func unreadyState(shown string) string {
 	return p["ActiveState"] + " (" + p["SubState"] + ")"
 }
 
-// awaitSystemd waits until systemd heeds signals and answers.
+// awaitSystemd waits until systemd handles signals and requests.
 func awaitSystemd(ctx context.Context) error { return awaitSocket(ctx, systemdSocket) }
 
 func awaitSocket(ctx context.Context, path string) error {
@@ -139,14 +140,13 @@ func awaitSocket(ctx context.Context, path string) error {
 
 const (
 	mib      = 1 << 20
-	diskWait = 10 * time.Second // for the kernel to hear of a larger disk
+	diskWait = 10 * time.Second // for the kernel to see a larger disk
 )
 
-// growTo makes the root file system as large as a disk of sizeMB MiB, once the
-// kernel sees that its disk is one.
+// growTo grows the root file system to a disk of sizeMB MiB, once the kernel sees the new size.
 func growTo(ctx context.Context, sizeMB int) error {
 	if sizeMB < 0 {
-		return holt.Errorf(holt.InvalidArgument, "a disk cannot have %d MiB", sizeMB)
+		return holt.Errorf(holt.InvalidArgument, "invalid disk size of %d MiB", sizeMB)
 	}
 	args, err := kernelArgs()
 	if err != nil {
@@ -167,7 +167,7 @@ func growTo(ctx context.Context, sizeMB int) error {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return holt.Errorf(holt.Unavailable, "the root disk has %d bytes and not %d MiB", size, sizeMB)
+			return holt.Errorf(holt.Unavailable, "the root disk has %d bytes instead of %d MiB", size, sizeMB)
 		}
 	}
 	if err := growRoot(rootDevice(args), "/"); err != nil {

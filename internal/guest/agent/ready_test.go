@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUnreadyState tells units that are up, or done, from those that are neither.
+// TestUnreadyState: units that are up or done are distinguished from those that are neither.
 func TestUnreadyState(t *testing.T) {
 	for _, c := range []struct{ load, active, sub, result, want string }{
 		{"loaded", "active", "running", "success", ""},
@@ -28,7 +28,7 @@ func TestUnreadyState(t *testing.T) {
 	}
 }
 
-// TestVetReadiness: a guest says of the units that it was asked for, and little.
+// TestVetReadiness: a guest's report is limited to the requested units, and in size.
 func TestVetReadiness(t *testing.T) {
 	asked := []string{"web.service"}
 	said := Readiness{State: strings.Repeat("x", 1<<20), Unready: []Unit{

@@ -14,10 +14,10 @@ import (
 
 var machineIDRE = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// renew makes a machine that goes on from a snapshot one of its own: another than
-// its siblings, if it is given a machine id, and in any case without the
-// connections that somebody else may have, or nobody. One that boots for the first time
-// only lacks SSH host keys of its own: its image may have some.
+// renew makes a machine that continues from a snapshot independent: if it is
+// given a machine id, it becomes a new machine, and in any case its inherited
+// connections are reset. A machine that boots for the first time only needs new
+// SSH host keys, if its image has some.
 func renew(ctx context.Context, log *slog.Logger, root string, id Identity) (done Identified, err error) {
 	if id.MachineID != "" {
 		if err := setMachineID(root, id.MachineID); err != nil {
@@ -28,7 +28,7 @@ func renew(ctx context.Context, log *slog.Logger, root string, id Identity) (don
 		if done.FormerKeys, done.HostKeys, err = newHostKeys(ctx, filepath.Join(root, "etc/ssh")); err != nil {
 			return done, err
 		}
-		// Else a fork that is killed would come back as its parent.
+		// Otherwise a fork that is killed would come back with its parent's identity.
 		if err := syncPath(filepath.Join(root, "etc")); err != nil {
 			return done, fmt.Errorf("sync identity: %w", err)
 		}
@@ -48,7 +48,7 @@ func renew(ctx context.Context, log *slog.Logger, root string, id Identity) (don
 	return done, nil
 }
 
-// setMachineID writes machine-id(5), and D-Bus's where that is a file of its own.
+// setMachineID writes machine-id(5), and D-Bus's copy if that is a separate file.
 func setMachineID(root, id string) error {
 	paths := []string{filepath.Join(root, "etc/machine-id")}
 	dbus := filepath.Join(root, "var/lib/dbus/machine-id")

@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// A machine that becomes another has neither the id nor a key of the first.
+// A renewed machine has none of its old ids and keys.
 func TestRenew(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, content string) {
@@ -94,7 +94,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// What is not a key in OpenSSH's format has a fingerprint all the same, and a machine of too many keys none.
+// A key in another format has a fingerprint too; a machine with too many keys is an error.
 func TestFingerprint(t *testing.T) {
 	known := map[string]string{}
 	for _, file := range []string{"", "the parent's", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END OPENSSH PRIVATE KEY-----\n",
@@ -116,7 +116,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// What a guest says that it has become is what an agent says, or refused.
+// A guest's identity is valid or refused.
 func TestIdentified(t *testing.T) {
 	key := fingerprint(nil)
 	good := Identified{Hostname: "einstein", Drawn: make([]byte, drawnBytes), HostKeys: []string{key}, FormerKeys: []string{key}}

@@ -15,26 +15,26 @@ import (
 	"holt"
 )
 
-// What of the root disk is listed, at most. An inventory is taken before each
-// snapshot, so it must not take long.
+// Limits of the list of root disk files. An inventory is taken before each
+// snapshot, so it must be fast.
 const (
 	mostLooked  = holt.MostListed // entries of directories
 	mostInDir   = 4096            // of one
 	mostNames   = 2 << 20         // bytes of paths and targets
 	maxRootPath = 1024            // bytes of one
 	maxMounts   = 16 << 20        // bytes of mountinfo
-	rootLimit   = time.Second     // for all of it
+	rootLimit   = time.Second     // time limit
 )
 
-// systemDirs are the directories at the top that are left out: what packages
-// own, what the kernel shows, and what programs keep as they run.
+// systemDirs are top-level directories that are omitted: files of packages,
+// virtual file systems, and state of running programs.
 var systemDirs = []string{"bin", "boot", "dev", "lib", "lib32", "lib64", "libx32", "lost+found", "proc", "run", "sbin", "sys", "tmp", "usr", "var"}
 
-// localDirs are those in them where people put things.
+// localDirs are directories in them with files of users.
 var localDirs = []string{"/usr/local", "/var/spool/cron", "/var/www"}
 
-// leftOut says whether a file is not listed: it is no two computers' (see renew
-// and setNames), or made of what is listed.
+// leftOut reports whether a file is omitted: it differs between all computers
+// (see renew and setNames), or is generated from listed files.
 func leftOut(p string) bool {
 	dir, name := path.Split(p)
 	switch dir {
@@ -48,7 +48,7 @@ func leftOut(p string) bool {
 	return name == ".cache" || name == "__pycache__"
 }
 
-// rootFile is a file of the root disk as it is sent: there are thousands.
+// rootFile is the encoding of a file of the root disk, compact because there are thousands.
 type rootFile struct {
 	Path   holt.OSString `json:"path"`
 	Mode   uint32        `json:"mode"` // st_mode, see inode(7)
@@ -57,19 +57,20 @@ type rootFile struct {
 	GID    uint32        `json:"gid"`
 	MTime  int64         `json:"mtime"` // ns
 	Target holt.OSString `json:"target,omitempty"`
-	Unread bool          `json:"unread,omitempty"` // a directory with more in it than was looked at
+	Unread bool          `json:"unread,omitempty"` // a directory that was not read completely
 }
 
-// rootFiles lists the files below top, one caller at a time. Where something is
-// mounted is known beforehand. Something may be mounted meanwhile, and not answer: a
-// listing that comes to it is given up, and until it ends there is no other.
+// rootFiles lists the files below top. Only one listing runs at a time. mounts
+// are the known mount points. A directory may be mounted over during the
+// listing and hang: then rootFiles returns an error, and until the listing ends
+// there is no other.
 func (s *Server) rootFiles(ctx context.Context, top string, mounts map[string]bool) ([]rootFile, error) {
 	late := time.NewTimer(rootLimit)
 	defer late.Stop()
 	select {
 	case s.looking <- struct{}{}:
 	case <-late.C:
-		return nil, holt.Errorf(holt.Unavailable, "its files are being listed already")
+		return nil, holt.Errorf(holt.Unavailable, "the files of the root disk are being listed already")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -89,14 +90,14 @@ func (s *Server) rootFiles(ctx context.Context, top string, mounts map[string]bo
 	case o := <-done:
 		return o.files, o.err
 	case <-late.C:
-		return nil, holt.Errorf(holt.Unavailable, "a directory of it does not answer")
+		return nil, holt.Errorf(holt.Unavailable, "a directory of the root disk does not respond")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// mountPoints returns where something is mounted (proc_pid_mountinfo(5)). It
-// touches nothing of that, which may hang.
+// mountPoints returns all mount points (proc_pid_mountinfo(5)). It does not
+// access the mounts, which may hang.
 func mountPoints() (map[string]bool, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -122,13 +123,13 @@ func parseMounts(info string) map[string]bool {
 	return all
 }
 
-// rootWalk is one listing of a root disk.
+// rootWalk is a listing of a root disk.
 type rootWalk struct {
 	mounts map[string]bool // paths, from the top
 	end    time.Time
 
 	top    int    // descriptor
-	device uint64 // that the top is on
+	device uint64 // of the top
 	looked int
 	names  int // bytes
 	files  []rootFile
@@ -136,8 +137,7 @@ type rootWalk struct {
 	target [maxTarget]byte
 }
 
-// all lists what is below a directory, level by level: what is too much in one
-// place keeps little from being listed elsewhere.
+// all lists a tree breadth-first, so that one large directory does not crowd out the others.
 func (w *rootWalk) all(top string) (err error) {
 	w.top, err = unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -165,12 +165,12 @@ func (w *rootWalk) all(top string) (err error) {
 	return nil
 }
 
-// full says whether enough was listed.
+// full reports whether the limits are reached.
 func (w *rootWalk) full() bool {
 	return w.looked >= mostLooked || w.names >= mostNames || time.Now().After(w.end)
 }
 
-// read adds what is in a directory, and says whether that is all of it.
+// read adds the entries of a directory, and reports whether they are complete.
 func (w *rootWalk) read(p string) bool {
 	if w.full() {
 		return false
@@ -195,8 +195,7 @@ func (w *rootWalk) read(p string) bool {
 	return true
 }
 
-// open opens a directory of the same file system, on whose way are no links.
-// That it was read is not noted on the disk.
+// open opens a directory of the same file system without following links. O_NOATIME avoids writes.
 func (w *rootWalk) open(p string) (int, error) {
 	return unix.Openat2(w.top, "."+p, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NOATIME | unix.O_CLOEXEC,
@@ -204,8 +203,7 @@ func (w *rootWalk) open(p string) (int, error) {
 	})
 }
 
-// add adds what has that path and is in an open directory. What is mounted there
-// is not touched.
+// add adds the entry of an open directory with that path. It does not access mounts.
 func (w *rootWalk) add(dir int, p string) {
 	if w.mounts[p] || leftOut(p) {
 		return
@@ -214,7 +212,7 @@ func (w *rootWalk) add(dir int, p string) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
 	if err != nil || st.Dev != w.device {
-		return // it has just gone, or something was mounted there
+		return // it was removed, or mounted over
 	}
 	f := rootFile{Path: holt.OSString(p), Mode: st.Mode, Size: st.Size, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano()}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -225,7 +223,7 @@ func (w *rootWalk) add(dir int, p string) {
 	w.files = append(w.files, f)
 }
 
-// vet takes a guest's description of a file; ok is false for one that cannot be.
+// vet validates a guest's description of a file.
 func (f rootFile) vet() (info holt.FileInfo, ok bool) {
 	p := string(f.Path)
 	if len(p) > maxRootPath || !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) ||

@@ -12,7 +12,7 @@ import (
 	"holt"
 )
 
-// grow makes files below a directory, and directories of names that end with a slash.
+// grow creates files below a directory, and directories for names that end with a slash.
 func grow(t *testing.T, top string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -37,8 +37,8 @@ func paths(files []rootFile) (all []string) {
 	return all
 }
 
-// TestRootFiles: what people put on a root disk is listed, and nothing of what
-// packages own, of what is no two computers', and of what is mounted.
+// TestRootFiles: files of users on a root disk are listed; files of packages,
+// files that differ between all computers, and mounts are not.
 func TestRootFiles(t *testing.T) {
 	top := t.TempDir()
 	grow(t, top, "etc/passwd", "etc/hostname", "etc/hosts", "etc/machine-id", "etc/ld.so.cache", "etc/ssh/sshd_config", "etc/ssh/ssh_host_rsa_key.pub",
@@ -71,7 +71,7 @@ func TestRootFiles(t *testing.T) {
 	}
 }
 
-// Without end there is an end to it, and it is said where.
+// The list is limited, and marks directories that were not read completely.
 func TestRootFilesBounded(t *testing.T) {
 	top := t.TempDir()
 	grow(t, top, "etc/passwd", "srv/a/b", "opt/many/", "opt/0/", "opt/1/", "opt/2/", "opt/3/", "opt/4/")
@@ -126,8 +126,8 @@ func TestRootFilesBounded(t *testing.T) {
 	}
 }
 
-// What is mounted and does not answer is not touched; where it was mounted since the mounts were
-// listed, that costs no more than the files.
+// A mount that does not respond is not accessed. If it was mounted after the
+// mounts were listed, only the list of files fails.
 func TestRootFilesHang(t *testing.T) {
 	needRoot(t)
 	top := t.TempDir()

@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// exitGrace is how long output is still taken after a run's process has
-	// ended, if something else holds its streams.
+	// exitGrace is how long output is still read after a run's process has ended,
+	// if another process holds its streams.
 	exitGrace = 150 * time.Millisecond
-	// killGrace is what a run has between SIGTERM and SIGKILL at its timeout.
+	// killGrace is the time between SIGTERM and SIGKILL at a timeout.
 	killGrace = 5 * time.Second
 	pipeSize  = 256 << 10
-	maxSpec   = 640 << 10 // bytes of arguments and environment: what a host sends, and what the guest adds
+	maxSpec   = 640 << 10 // bytes of arguments and environment, including those added by the guest
 	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// run is one command, running or ended.
+// run is a command, running or ended.
 type run struct {
 	group  group
 	output *output
 	end    <-chan unix.WaitStatus
-	ended  chan struct{} // closed when the run is over and its output complete
+	ended  chan struct{} // closed when the run has ended and its output is complete
 	streams
 	input   input
-	secrets []string // what is masked in the output, the longest first
+	secrets []string // masked in the output, longest first
 
 	mu     sync.Mutex
 	info   holt.Run
-	killed bool // all its processes were
-	asked  bool // to end, by a signal or its timeout
+	killed bool // all its processes were killed
+	asked  bool // asked to end, by a signal or its timeout
 	over   bool // its process has ended; its output may still wait for a follower
 }
 
@@ -57,7 +57,7 @@ func (r *run) snapshot() holt.Run {
 	return r.info
 }
 
-// now is snapshot with what is left of an ended run at this moment.
+// now is snapshot with the current number of remaining processes of an ended run.
 func (r *run) now() holt.Run {
 	info := r.snapshot()
 	if info.State == holt.RunExited && info.Background > 0 {
@@ -66,8 +66,8 @@ func (r *run) now() holt.Run {
 	return info
 }
 
-// left counts the run's processes. Killed ones do not count, though it may take
-// them a snapshot to end.
+// left returns the number of the run's processes. Killed ones do not count,
+// though they may take a moment to end.
 func (r *run) left() int {
 	n := len(r.group.pids())
 	r.mu.Lock()
@@ -78,7 +78,7 @@ func (r *run) left() int {
 	return n
 }
 
-// signal sends a signal to all processes of the run and returns how many there were.
+// signal sends a signal to all processes of the run and returns their number.
 func (r *run) signal(sig unix.Signal) int {
 	switch sig {
 	case unix.SIGKILL:
@@ -92,8 +92,8 @@ func (r *run) signal(sig unix.Signal) int {
 	return r.group.signal(sig)
 }
 
-// note adds to what is known of the run's end. One that was asked to end, and whose process has, does not wait long for
-// a follower that rests.
+// note records that the run was asked to end, or that its process has ended. If
+// both hold, its output does not wait long for a follower that does not read.
 func (r *run) note(asked, over bool) {
 	r.mu.Lock()
 	r.asked, r.over = r.asked || asked, r.over || over
@@ -104,17 +104,16 @@ func (r *run) note(asked, over bool) {
 	}
 }
 
-// command is what a spec comes down to.
+// command is a prepared spec.
 type command struct {
 	path string
 	argv []string
 	attr syscall.ProcAttr
 
-	startup string // what its shell reads first, as startupFile
+	startup string // content of startupFile, which its shell reads first
 }
 
-// prepare finds the program, the user and the directory of a spec. id is that
-// of the run or terminal.
+// prepare finds the program, user and directory of a spec. id is the id of the run or terminal.
 func prepare(id string, spec holt.RunSpec, workspace string) (command, error) {
 	var c command
 	if err := checkSpec(spec); err != nil {
@@ -130,13 +129,13 @@ func prepare(id string, spec holt.RunSpec, workspace string) (command, error) {
 	}
 	if st, err := os.Stat(c.attr.Dir); errors.Is(err, os.ErrNotExist) {
 		return c, holt.Errorf(holt.NotFound, "working directory %s does not exist", c.attr.Dir).
-			WithHint("make it first with mkdir -p, run in the computer, or leave it out for the workspace")
+			WithHint("create it first with mkdir -p in the computer, or omit it to use the workspace")
 	} else if err != nil {
 		return c, holt.Errorf(holt.Unavailable, "working directory %s: %w", c.attr.Dir, err).
-			WithHint("the computer's log may say what is wrong with that file system")
+			WithHint("check the computer's log for errors of that file system")
 	} else if !st.IsDir() {
 		return c, holt.Errorf(holt.InvalidArgument, "working directory %s is not a directory", c.attr.Dir).
-			WithHint("name the directory that it is in")
+			WithHint("use the directory that contains it")
 	}
 	c.attr.Env = environment(id, spec, user)
 	c.argv = spec.Argv
@@ -148,7 +147,7 @@ func prepare(id string, spec holt.RunSpec, workspace string) (command, error) {
 	}
 	warm(c.path)
 	c.attr.Sys = &syscall.SysProcAttr{
-		Setsid:     true, // a session of its own: no terminal, a process group to itself
+		Setsid:     true, // a session and process group of its own, without a terminal
 		Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups},
 	}
 	return c, nil
@@ -161,17 +160,17 @@ func checkSpec(spec holt.RunSpec) error {
 	}
 	if spec.Cwd != "" && !filepath.IsAbs(string(spec.Cwd)) {
 		return holt.Errorf(holt.InvalidArgument, "working directory %q is not absolute", clip(string(spec.Cwd))).
-			WithHint("begin it with /, as /home/agent/src")
+			WithHint("begin it with /, such as /home/agent/src")
 	}
 	if spec.TimeoutMS < 0 {
 		return holt.Errorf(holt.InvalidArgument, "timeout of %d ms is negative", spec.TimeoutMS).
-			WithHint("leave it out, or 0, for none")
+			WithHint("omit it, or use 0, for no timeout")
 	}
 	words := append([]string{string(spec.Command), string(spec.Cwd)}, spec.Argv...)
 	for _, vars := range []map[holt.OSString]holt.OSString{spec.Env, spec.Secrets} {
 		for k, v := range vars {
 			if k == "" || strings.Contains(string(k), "=") {
-				return holt.Errorf(holt.InvalidArgument, "%q cannot name an environment variable", clip(string(k)))
+				return holt.Errorf(holt.InvalidArgument, "invalid name of an environment variable: %q", clip(string(k)))
 			}
 			words = append(words, string(k), string(v))
 		}
@@ -180,22 +179,23 @@ func checkSpec(spec holt.RunSpec) error {
 	for _, w := range words {
 		total += len(w) + 1
 		if strings.Contains(w, "\x00") {
-			return holt.Errorf(holt.InvalidArgument, "a command, argument or environment variable holds a zero byte")
+			return holt.Errorf(holt.InvalidArgument, "a command, argument or environment variable contains a zero byte")
 		}
 	}
 	if total > maxSpec {
-		return holt.Errorf(holt.InvalidArgument, "arguments and environment of %d bytes; at most %d are allowed", total, maxSpec)
+		return holt.Errorf(holt.InvalidArgument, "arguments and environment are too long: %d bytes, the maximum is %d", total, maxSpec)
 	}
 	return checkWords(spec)
 }
 
-// environment is the user's, then /etc/environment, then what is told of the proxy, then the spec's.
+// environment returns the variables of the user, /etc/environment, the proxy
+// settings and the spec; later ones override earlier ones.
 func environment(id string, spec holt.RunSpec, user account) []string {
 	vars := map[string]string{
 		"PATH": guestPath, "LANG": defaultLocale,
 		"HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
 	}
-	_ = bundle("/", false) // the last one does
+	_ = bundle("/", false) // on failure the previous bundle stays
 	for _, file := range []string{"/etc/environment", "/" + proxyEnvironment} {
 		readVariables(vars, file)
 	}
@@ -216,7 +216,7 @@ func environment(id string, spec holt.RunSpec, user account) []string {
 	return env
 }
 
-// readVariables adds the lines of a file in the form of /etc/environment to variables.
+// readVariables reads a file in the format of /etc/environment into vars.
 func readVariables(vars map[string]string, file string) {
 	b, err := os.ReadFile(file)
 	if err != nil || len(b) > maxSpec {
@@ -230,7 +230,7 @@ func readVariables(vars map[string]string, file string) {
 	}
 }
 
-// findProgram resolves a program's name in PATH as a shell would.
+// findProgram finds a program in PATH as a shell does.
 func findProgram(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -251,12 +251,12 @@ func findProgram(name, dir string, env []string) (string, error) {
 		}
 	}
 	return "", holt.Errorf(holt.NotFound, "program %q is not in the PATH", clip(name)).
-		WithHint("install it in the computer, or name it with its directory; a line for the shell is given as one word, without --")
+		WithHint("install it in the computer, or give its full path; to run a shell command line, pass it as one argument without --")
 }
 
-// warm reads a program's first page. While the kernel starts a program, this
-// whole process may stand still (Go shares its memory with the child until
-// then), so what lies in the workspace should not be waited for at that time.
+// warm reads a program's first page. While the kernel starts a program this
+// whole process may be blocked (Go shares its memory with the child until
+// then), so a file of the workspace should be cached before.
 func warm(path string) {
 	if f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
 		f.Read(make([]byte, 4<<10))
@@ -293,7 +293,8 @@ func launch(r *reaper, g group, c command, spec holt.RunSpec, limit int) (*run, 
 	}, nil
 }
 
-// startIn starts a process in a group, again if another agent of this host has swept the group away meanwhile.
+// startIn starts a process in a group. It retries if another agent of this host
+// has swept the group.
 func startIn(r *reaper, g group, c *command) (pid int, end <-chan unix.WaitStatus, err error) {
 	drop, err := c.giveStartup()
 	if err != nil {
@@ -317,25 +318,25 @@ func launchError(c command, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return holt.Errorf(holt.NotFound, "program %s does not exist, or its interpreter does not", c.path).
-			WithHint("a script's interpreter is what its first line names, a program's what ldd shows; a line for the shell is a command and no program (without -- in the command line)")
+			WithHint("check the interpreter in a script's first line, or the loader that ldd shows for a program; to run a shell command line, pass it without --")
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return holt.Errorf(holt.Forbidden, "cannot run %s in %s: %w", c.path, c.attr.Dir, err).
-			WithHint("the user must be able to execute the one and enter the other")
+			WithHint("check that the user may execute the program and enter the directory")
 	case errors.Is(err, unix.ENOEXEC):
 		return holt.Errorf(holt.InvalidArgument, "%s is not a program", c.path).
-			WithHint("a script needs a first line as #!/bin/sh; a binary must be of the computer's architecture")
+			WithHint("a script needs a first line such as #!/bin/sh; a binary must match the computer's architecture")
 	case errors.Is(err, unix.E2BIG):
 		return holt.Errorf(holt.InvalidArgument, "cannot run %s: %w: its arguments and environment", c.path, err).
-			WithHint("the kernel takes a quarter of the stack limit (ulimit -s) for arguments, variables and /etc/environment together; write large data to a file")
+			WithHint("the kernel limits arguments, variables and /etc/environment together to a quarter of the stack limit (ulimit -s); write large data to a file")
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
 		return holt.Errorf(holt.TooMany, "cannot run %s: %w", c.path, err).
-			WithHint("the computer has no processes or memory left: end some of its runs")
+			WithHint("the computer is out of processes or memory: end some of its runs")
 	}
 	return fmt.Errorf("start %s: %w", c.path, err)
 }
 
-// unprotect takes back from a new run what [protect] gave the agent: it is
-// inherited. The program may have forked in that instant.
+// unprotect reverts [protect] for a new run, which inherits it. The program may
+// have forked in between.
 func unprotect(g group, pid int) {
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err != nil || strings.TrimSpace(string(b)) == "0" {
 		return
@@ -351,8 +352,7 @@ func unprotect(g group, pid int) {
 	}
 }
 
-// openStreams makes a run's pipes: s are the agent's ends, files the child's,
-// in order.
+// openStreams opens a run's pipes: s are the agent's ends, files the child's, in order.
 func openStreams(stdin bool) (s streams, files []*os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -385,14 +385,14 @@ func openStreams(stdin bool) (s streams, files []*os.File, err error) {
 	return s, files, nil
 }
 
-// pipe makes a pipe whose end number ours does not block this process's
-// threads, and whose other end behaves as programs expect.
+// pipe opens a pipe. The end with index ours does not block threads of this
+// process; the other end is in blocking mode.
 func pipe(ours int) (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, err
 	}
-	unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // fewer switches; the default will do
+	unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize) // for fewer context switches; optional
 	unix.SetNonblock(fds[ours], true)
 	return os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe"), nil
 }
@@ -405,7 +405,7 @@ func (s *streams) close() {
 	}
 }
 
-// supervise takes the run's output, enforces its timeout and ends it.
+// supervise reads the run's output, enforces its timeout and ends it.
 func (r *run) supervise(log *slog.Logger) {
 	var readers sync.WaitGroup
 	readers.Go(func() { r.collect(eventStdout, r.stdout) })
@@ -430,7 +430,7 @@ func (r *run) supervise(log *slog.Logger) {
 	log.Debug("run ended", "run", r.group.id)
 }
 
-// finish makes the end known.
+// finish records the end.
 func (r *run) finish(status unix.WaitStatus) {
 	memory := r.group.outOfMemory()
 	left := r.left()
@@ -438,7 +438,7 @@ func (r *run) finish(status unix.WaitStatus) {
 		r.group.remove()
 	}
 	reason := holt.RunReason("")
-	if r.group.share != nil { // it is in a machine of its own
+	if r.group.share != nil { // in a machine of its own
 		reason = leaving(r.info.Spec)
 	}
 	now := time.Now().UTC()
@@ -451,7 +451,8 @@ func (r *run) finish(status unix.WaitStatus) {
 	close(r.ended)
 }
 
-// expire ends the whole run at its timeout. One whose process has ended stops waiting for its followers.
+// expire kills the run at its timeout. A run whose process has ended stops
+// waiting for its followers.
 func (r *run) expire() {
 	r.note(true, false)
 	r.mu.Lock()
@@ -465,9 +466,9 @@ func (r *run) expire() {
 	time.AfterFunc(killGrace, func() { r.signal(unix.SIGKILL) })
 }
 
-// collect moves one stream into the ring until its end, or until the grace
-// after the process's exit is over. Who then still holds the other end must
-// neither block nor die of SIGPIPE: its output is read on and thrown away.
+// collect copies one stream into the ring until its end, or until exitGrace
+// after the process's exit. It then reads and discards further output, because
+// processes that hold the other end must neither block nor get SIGPIPE.
 func (r *run) collect(kind byte, f *os.File) {
 	buf := make([]byte, 64<<10)
 	m := newMask(r.secrets)
@@ -493,8 +494,8 @@ func (r *run) collect(kind byte, f *os.File) {
 	}
 }
 
-// drain takes what a pipe holds at this moment: what was written before the
-// exit, even if the ring was full until now.
+// drain reads what a pipe holds now: output written before the exit, even if
+// the ring was full until now.
 func (r *run) drain(kind byte, f *os.File, buf []byte, m *mask) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -109,7 +109,7 @@ func TestStartIsIdempotent(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	c := startGuest(t).client(t)
 	var wg sync.WaitGroup
 	for i := range 40 {
@@ -127,8 +127,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A run ends with its process, though a child holds its output; the child
-// lives on, even when it writes.
+// A run ends with its process, even if a child holds its output; the child
+// keeps running, even if it writes.
 func TestBackgroundChild(t *testing.T) {
 	c := startGuest(t).client(t)
 	id := holt.NewRunID()
@@ -182,7 +182,8 @@ func TestTimeoutAndSignals(t *testing.T) {
 	if !r.TimedOut || r.Signal != "SIGTERM" || r.ExitCode != 143 {
 		t.Errorf("timed out run: %+v", r.Run)
 	}
-	// One that does not listen is killed. Its timeout may end before its shell has said so.
+	// A process that ignores SIGTERM is killed. The timeout may expire before its
+	// shell prints anything.
 	for ms := int64(50); ; ms *= 4 {
 		r = runToEnd(t, c, holt.RunSpec{Command: `trap "" TERM; echo deaf; while :; do sleep 1000; done`, TimeoutMS: ms})
 		if !r.TimedOut || r.stdout != "" && r.Signal != "SIGKILL" {
@@ -248,7 +249,7 @@ func TestInput(t *testing.T) {
 	_, err = c.RunInput(t.Context(), r.ID, -1, false, false)
 	wantCode(t, "input of a run without", err, holt.Conflict)
 
-	// A process that ends without reading must not hold the writer.
+	// A process that ends without reading must not block the writer.
 	id = holt.NewRunID()
 	if _, err := c.StartRun(t.Context(), id, holt.RunSpec{Argv: []string{"sh", "-c", "exec <&-; sleep 0.1"}, Stdin: true}); err != nil {
 		t.Fatal(err)
@@ -259,9 +260,9 @@ func TestInput(t *testing.T) {
 	wantCode(t, "input nobody reads", err, holt.Conflict)
 }
 
-// What a host that was cut off had sent is not taken twice, though the agent
-// is still at it: the run does not read.
-func TestInputAgain(t *testing.T) {
+// Input sent before a connection broke is not delivered twice, even if the
+// agent is still writing it because the run does not read.
+func TestInputIsNotRepeated(t *testing.T) {
 	c := startGuest(t).client(t)
 	id := holt.NewRunID()
 	gate := "/tmp/" + string(id) // where the guest's user may write
@@ -325,8 +326,8 @@ func TestInputAgain(t *testing.T) {
 	wantCode(t, "input behind the end", err, holt.Conflict)
 }
 
-// A host that is killed takes no run with it, and the next one reads on where
-// the first stopped.
+// A run survives the death of its host, and the next host continues reading
+// where the first stopped.
 func TestFollowAgainAfterLostHost(t *testing.T) {
 	g := startGuest(t)
 	first := g.dial(t, "control.sock")
@@ -366,7 +367,7 @@ func TestFollowAgainAfterLostHost(t *testing.T) {
 	wantCode(t, "offset past the end", err, holt.InvalidArgument)
 }
 
-// Output is whole while somebody reads it, however slowly.
+// Output is complete for a follower, however slow it reads.
 func TestSlowFollower(t *testing.T) {
 	c := startGuest(t).client(t)
 	const size = 24 << 20
@@ -459,8 +460,8 @@ func TestOutputRing(t *testing.T) {
 	}
 }
 
-// TestOutputWaits: a run is held back for as long as a follower rests, and no longer once that has left. A detached run
-// is not.
+// TestOutputWaits: a run is blocked while a follower does not read, and not
+// after it has left. A detached run is not blocked.
 func TestOutputWaits(t *testing.T) {
 	for _, detached := range []bool{false, true} {
 		o := newOutput(8*pieceCost, detached, time.Now().Add(-time.Hour))
@@ -496,8 +497,9 @@ func TestOutputWaits(t *testing.T) {
 	}
 }
 
-// TestOutputOfKilledRun: a run whose process has ended waits for a follower that rests, but no longer once it is killed or
-// its timeout is reached, before that end or after it.
+// TestOutputOfKilledRun: a run whose process has ended waits for an idle
+// follower, but not after it is killed or its timeout expires, before or after
+// that end.
 func TestOutputOfKilledRun(t *testing.T) {
 	for name, end := range map[string]func(*run){
 		"killed":             func(r *run) { r.signal(unix.SIGKILL); r.note(false, true) },
@@ -560,7 +562,7 @@ func TestForgetRuns(t *testing.T) {
 		e := &runEntry{id: holt.NewRunID(), run: r}
 		table.byID[e.id], table.order = e, append(table.order, e)
 	}
-	table.economize()
+	table.trimOutput()
 	total := 0
 	for _, e := range table.order {
 		total += e.run.output.size()

@@ -10,20 +10,19 @@ import (
 	"holt"
 )
 
-// RunOutput is what there is of a run's output at some time.
+// RunOutput is a run's output at some time.
 type RunOutput struct {
-	Run holt.Run // as it was then
-	// Events are stdout, stderr and gap events from offset 0 on. Each begins where
-	// the one before it ends.
+	Run holt.Run // at that time
+	// Events are contiguous stdout, stderr and gap events from offset 0.
 	Events []holt.RunEvent
-	End    int64 // bytes that the run had written, both streams together
+	End    int64 // bytes written by the run, both streams together
 }
 
 // gapSize is the length of a gap event.
 const gapSize = eventHeader + 8
 
-// RunOutput returns the end of a run's output as it is now, and the run: as much as
-// takes at most so many bytes as events. What was before is a gap.
+// RunOutput returns the run and the current end of its output, as much as fits
+// into last bytes of events. A gap stands for the rest.
 func (c *Client) RunOutput(ctx context.Context, id holt.RunID, last int) (RunOutput, error) {
 	var out RunOutput
 	s, err := c.open(ctx, opRunOutput, runArgs{ID: id, Last: last}, nil)
@@ -48,7 +47,7 @@ func (c *Client) RunOutput(ctx context.Context, id holt.RunID, last int) (RunOut
 		}
 		e.Data = bytes.Clone(e.Data)
 		if most -= wireSize(e); most < 0 {
-			return RunOutput{}, holt.Errorf(holt.Corrupt, "guest has more than the last %d bytes of a run's output", last)
+			return RunOutput{}, holt.Errorf(holt.Corrupt, "guest sent more than the last %d bytes of a run's output", last)
 		}
 		out.Events = append(out.Events, e)
 	}
@@ -62,13 +61,13 @@ func wireSize(e holt.RunEvent) int {
 	return eventHeader + len(e.Data)
 }
 
-// sendOutput sends the end of a run's output as it is now.
+// sendOutput sends the current end of a run's output.
 func (s *Server) sendOutput(ctx context.Context, st *serverStream) error {
 	args, r, err := s.namedRun(st.args)
 	if err != nil {
 		return err
 	}
-	info := r.snapshot() // first: if it has ended, no more comes
+	info := r.snapshot() // first: if it has ended, the output is complete
 	pieces, end := r.output.last(args.Last)
 	if err := st.agree(nil); err != nil {
 		return err
@@ -99,15 +98,15 @@ func (s *Server) sendOutput(ctx context.Context, st *serverStream) error {
 	return sendLast(st, info, end)
 }
 
-// outputMagic begins a file with a run's output. CRC-32C of all that follows it
-// comes next, then the events, as on the wire.
+// outputMagic begins a file with a run's output. It is followed by the CRC-32C
+// of the rest, and the events as on the wire.
 const outputMagic = "holtrun\x01"
 
 const outputHeader = len(outputMagic) + 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// EncodeOutput returns the file with the events of a [RunOutput].
+// EncodeOutput encodes the events of a [RunOutput] for a file.
 func EncodeOutput(events []holt.RunEvent) []byte {
 	size := outputHeader
 	for _, e := range events {
@@ -129,10 +128,10 @@ func EncodeOutput(events []holt.RunEvent) []byte {
 	return b
 }
 
-// DecodeOutput reads what EncodeOutput wrote. Anything else is Corrupt.
+// DecodeOutput decodes the result of EncodeOutput. Anything else is Corrupt.
 func DecodeOutput(b []byte) ([]holt.RunEvent, error) {
 	if len(b) < outputHeader || string(b[:len(outputMagic)]) != outputMagic {
-		return nil, holt.Errorf(holt.Corrupt, "file holds no output of a run")
+		return nil, holt.Errorf(holt.Corrupt, "the file is not the output of a run")
 	}
 	if binary.BigEndian.Uint32(b[len(outputMagic):]) != crc32.Checksum(b[outputHeader:], castagnoli) {
 		return nil, holt.Errorf(holt.Corrupt, "a run's output is damaged")
@@ -140,16 +139,16 @@ func DecodeOutput(b []byte) ([]holt.RunEvent, error) {
 	return decodeEvents(b[outputHeader:])
 }
 
-// decodeEvents reads events of a run's output that begin at offset 0.
+// decodeEvents decodes events of a run's output from offset 0.
 func decodeEvents(b []byte) (events []holt.RunEvent, err error) {
 	in, buf := bytes.NewReader(b), make([]byte, maxChunk)
 	for at := int64(0); in.Len() > 0; {
 		if kind := b[len(b)-in.Len()]; kind > eventGap {
-			return nil, holt.Errorf(holt.Corrupt, "an event of kind %d in a run's output", kind)
+			return nil, holt.Errorf(holt.Corrupt, "invalid event of kind %d in a run's output", kind)
 		}
 		e, err := readEvent(in, buf)
 		if err == io.ErrUnexpectedEOF {
-			err = holt.Errorf(holt.Corrupt, "a run's output is cut off")
+			err = holt.Errorf(holt.Corrupt, "a run's output is truncated")
 		}
 		if err == nil {
 			at, err = vetEvent(e, at)

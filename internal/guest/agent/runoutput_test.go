@@ -11,8 +11,8 @@ import (
 	"holt"
 )
 
-// TestRunOutput: the end of a run's output is there while it goes on and afterwards, masked,
-// and what is not is one gap.
+// TestRunOutput: the end of a run's output is available during the run and
+// afterwards, masked; the rest is one gap.
 func TestRunOutput(t *testing.T) {
 	c := startGuest(t).client(t)
 	take := func(id holt.RunID, last int, want ...holt.RunEvent) RunOutput {
@@ -53,7 +53,7 @@ func TestRunOutput(t *testing.T) {
 	wantCode(t, "no run", err, holt.NotFound)
 }
 
-// A guest that sends more of a run's output than it was asked for is not believed.
+// A guest that sends more output than requested is Corrupt.
 func TestHostileOutput(t *testing.T) {
 	c := hostile(t, eachStream(func(st *yamux.Stream) {
 		var q request
@@ -69,7 +69,7 @@ func TestHostileOutput(t *testing.T) {
 	wantCode(t, "more than the last KiB", err, holt.Corrupt)
 }
 
-// TestOutputFile: a file is what was put into it, and one that is damaged or cut off is nothing.
+// TestOutputFile: output survives encoding and decoding; damaged or truncated files are Corrupt.
 func TestOutputFile(t *testing.T) {
 	want := []holt.RunEvent{
 		{Kind: holt.RunGap, Dropped: 1 << 40},
@@ -98,7 +98,7 @@ func TestOutputFile(t *testing.T) {
 	}
 }
 
-// FuzzOutputFile: what is read of a file is what is in it, and takes no more than that.
+// FuzzOutputFile: decoding returns only what is in the file, in bounded memory.
 func FuzzOutputFile(f *testing.F) {
 	f.Add(EncodeOutput([]holt.RunEvent{{Kind: holt.RunGap, Dropped: 5}, {Kind: holt.RunStderr, Offset: 5, Data: []byte("err")}}))
 	f.Add(appendEvent(nil, eventStdout, 0, []byte("out")))

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxRunning = 512  // runs at once
-	maxRuns    = 8192 // runs remembered, whatever their age
-	keepRuns   = 100  // ended runs remembered, whatever their age…
+	maxRunning = 512  // concurrent runs
+	maxRuns    = 8192 // maximum of remembered runs, whatever their age
+	keepRuns   = 100  // minimum of remembered ended runs, whatever their age…
 	keepFor    = 10 * time.Minute
 	listBatch  = 64 // runs or files in one message
 )
@@ -32,7 +32,7 @@ type runTable struct {
 	order []*runEntry // by start
 }
 
-// runEntry is a place in the table; the run is there once started is closed,
+// runEntry is an entry of the table. The run is set once started is closed,
 // unless it could not be started.
 type runEntry struct {
 	id      holt.RunID
@@ -45,7 +45,7 @@ func newRunTable(g *groups, r *reaper, workspace string, log *slog.Logger) *runT
 	return &runTable{groups: g, reaper: r, workspace: workspace, log: log, byID: map[holt.RunID]*runEntry{}}
 }
 
-// start starts a run, or returns the one that has this id.
+// start starts a run, or returns the run with this id.
 func (t *runTable) start(ctx context.Context, id holt.RunID, spec holt.RunSpec) (*run, error) {
 	if _, err := holt.ParseRunID(string(id)); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (t *runTable) start(ctx context.Context, id holt.RunID, spec holt.RunSpec) 
 	running := t.forget(time.Now())
 	if running >= maxRunning {
 		t.mu.Unlock()
-		return nil, holt.Errorf(holt.TooMany, "%d runs are going on in this computer; no more are allowed", running)
+		return nil, holt.Errorf(holt.TooMany, "too many runs: %d are running in this computer", running)
 	}
 	e := &runEntry{id: id, started: make(chan struct{})}
 	t.byID[id] = e
@@ -99,12 +99,12 @@ func (t *runTable) launch(id holt.RunID, spec holt.RunSpec, running int) (*run, 
 	}
 	go func() {
 		r.supervise(t.log)
-		t.economize()
+		t.trimOutput()
 	}()
 	return r, nil
 }
 
-// drop takes an entry out. It is called with mu held.
+// drop removes an entry. mu is held.
 func (t *runTable) drop(e *runEntry) {
 	delete(t.byID, e.id)
 	for i := range t.order {
@@ -115,8 +115,7 @@ func (t *runTable) drop(e *runEntry) {
 	}
 }
 
-// forget takes out ended runs that are old enough and returns how many still
-// run. It is called with mu held.
+// forget removes old ended runs and returns the number of running ones. mu is held.
 func (t *runTable) forget(now time.Time) (running int) {
 	ended := 0
 	for _, e := range t.order {
@@ -141,7 +140,7 @@ func (t *runTable) forget(now time.Time) (running int) {
 	return running
 }
 
-// over says when an entry's run ended.
+// over returns when an entry's run ended.
 func (e *runEntry) over() (time.Time, bool) {
 	if e.run == nil {
 		return time.Time{}, false
@@ -154,13 +153,13 @@ func (e *runEntry) over() (time.Time, bool) {
 	}
 }
 
-// economize drops output of the runs that ended first until that of all ended
-// ones fits its share of memory.
-func (t *runTable) economize() {
+// trimOutput drops output of the oldest ended runs until the output of all ended
+// runs fits its share of memory.
+func (t *runTable) trimOutput() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	total := 0
-	for i := len(t.order) - 1; i >= 0; i-- { // the newest keep theirs
+	for i := len(t.order) - 1; i >= 0; i-- { // keep the newest
 		e := t.order[i]
 		if _, over := e.over(); !over {
 			continue
@@ -183,7 +182,7 @@ func (t *runTable) get(id holt.RunID) (*run, error) {
 		}
 	}
 	return nil, holt.Errorf(holt.NotFound, "no run %q in this computer's agent", clip(string(id))).
-		WithHint("ended runs are kept for 10 minutes, and none survives a restart of the computer")
+		WithHint("ended runs are kept for 10 minutes, and are lost when the computer restarts")
 }
 
 func (t *runTable) running() int {
@@ -205,7 +204,7 @@ func (t *runTable) all() []holt.Run {
 	return runs
 }
 
-// end kills every run's processes, for an agent that is going away.
+// end kills every run's processes, when the agent ends.
 func (t *runTable) end() {
 	for _, info := range t.all() {
 		if r, err := t.get(info.ID); err == nil {
@@ -229,7 +228,7 @@ func (s *Server) startRun(ctx context.Context, raw json.RawMessage) (any, error)
 	return r.snapshot(), nil
 }
 
-// namedRun decodes what is asked of a run, and finds that.
+// namedRun decodes arguments that name a run, and finds it.
 func (s *Server) namedRun(raw json.RawMessage) (args runArgs, r *run, err error) {
 	if args, err = decode[runArgs](raw); err == nil {
 		r, err = s.runs.get(args.ID)
@@ -259,7 +258,7 @@ func (s *Server) signalRun(ctx context.Context, raw json.RawMessage) (any, error
 		return nil, err
 	}
 	if r.signal(sig) == 0 && r.snapshot().State != holt.RunRunning {
-		return nil, holt.Errorf(holt.Conflict, "run %s has no process left", args.ID)
+		return nil, holt.Errorf(holt.Conflict, "no process of run %s is left", args.ID)
 	}
 	return nil, nil
 }
@@ -271,12 +270,12 @@ func (s *Server) listRuns(ctx context.Context, st *serverStream) error {
 	return sendItems(st, s.runs.all())
 }
 
-// sendItems sends a whole list; see readItems.
+// sendItems sends a complete list; see readItems.
 func sendItems[T any](w io.Writer, items []T) error {
 	for len(items) > 0 {
 		n := min(len(items), listBatch)
 		err := writeAnswer(w, items[:n], nil)
-		if holt.CodeOf(err) == holt.TooMany && n > 1 { // large items: one by one
+		if holt.CodeOf(err) == holt.TooMany && n > 1 { // large items: send one at a time
 			n = 1
 			err = writeAnswer(w, items[:n], nil)
 		}
@@ -339,10 +338,10 @@ func sendExit(ctx context.Context, st *serverStream, r *run, offset int64) error
 	return sendLast(st, r.snapshot(), offset)
 }
 
-// sendLast sends the event that ends a stream of them.
+// sendLast sends the final event of a stream.
 func sendLast(st *serverStream, info holt.Run, offset int64) error {
 	body, err := json.Marshal(info)
-	if err == nil && len(body) > maxChunk { // a huge spec; the end is what matters
+	if err == nil && len(body) > maxChunk { // drop a huge spec; the exit matters
 		info.Spec = holt.RunSpec{}
 		body, err = json.Marshal(info)
 	}

@@ -3,19 +3,18 @@ package agent
 import "sync"
 
 // scrollback keeps the last bytes that a terminal showed, at absolute offsets.
-// Unlike a run's output it never waits for a reader: one that is too slow finds
-// a gap.
+// Unlike a run's output it never waits for a reader: a slow reader gets a gap.
 type scrollback struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
-	ring    []byte        // grows to limit, then goes round; byte o is at o % len
+	ring    []byte        // grows to limit, then wraps; byte o is at o % len
 	start   int64         // offset of the first byte kept
 	end     int64
 	limit   int
 	closed  bool
 }
 
-// scrollbackMin is what a ring begins with, bytes.
+// scrollbackMin is the initial size of a ring, bytes.
 const scrollbackMin = 16 << 10
 
 func newScrollback(limit int) *scrollback {
@@ -39,7 +38,7 @@ func (s *scrollback) write(p []byte) {
 	s.notify()
 }
 
-// grow makes room for n more bytes as far as the limit allows. mu is held.
+// grow makes room for n more bytes, up to the limit. mu is held.
 func (s *scrollback) grow(n int) {
 	need := int(s.end-s.start) + n
 	if need <= len(s.ring) || len(s.ring) == s.limit {
@@ -62,7 +61,7 @@ func (s *scrollback) put(offset int64, p []byte) {
 	}
 }
 
-// copy fills p with what is kept from offset on, and returns it. mu is held.
+// copy fills p with bytes from offset, and returns it. mu is held.
 func (s *scrollback) copy(p []byte, offset int64) []byte {
 	for n := 0; n < len(p); {
 		n += copy(p[n:], s.ring[(offset+int64(n))%int64(len(s.ring)):])
@@ -75,7 +74,7 @@ func (s *scrollback) notify() {
 	s.changed = make(chan struct{})
 }
 
-// close says that no more will come.
+// close marks the end of the output.
 func (s *scrollback) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,22 +82,22 @@ func (s *scrollback) close() {
 	s.notify()
 }
 
-// shrink lets go of what is kept, for a terminal that ended long ago.
+// shrink frees the ring, for a terminal that ended long ago.
 func (s *scrollback) shrink() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ring, s.start = nil, s.end
 }
 
-// reading is what a reader at some offset finds.
+// reading is the result of a read at an offset.
 type reading struct {
-	data    []byte          // what comes next
-	dropped int64           // or how much of it is gone
-	over    bool            // or that nothing comes any more
-	changed <-chan struct{} // or what to wait for
+	data    []byte          // the next bytes
+	dropped int64           // or the number of dropped bytes
+	over    bool            // or the end
+	changed <-chan struct{} // or closed when there is more
 }
 
-// at returns what follows offset: up to len(buf) bytes, in buf.
+// at returns up to len(buf) bytes from offset, in buf.
 func (s *scrollback) at(offset int64, buf []byte) reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +118,7 @@ func (s *scrollback) bounds() (start, end int64) {
 	return s.start, s.end
 }
 
-// size returns the bytes of memory that it takes.
+// size returns its memory use in bytes.
 func (s *scrollback) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

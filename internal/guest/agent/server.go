@@ -22,27 +22,25 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// Version is the agent's own version, told in Hello.
+// Version is the agent's own version, sent in Hello.
 const Version = "1.0.0"
 
 const (
-	maxStreams     = 1024             // operations at once, for either side
+	maxStreams     = 1024             // concurrent operations, on both sides
 	requestTimeout = 30 * time.Second // for a request to arrive on its stream
 )
 
-// ServerOptions says how the guest's side of the control channel is to be.
+// ServerOptions configure [Serve].
 type ServerOptions struct {
 	Control *channel.Port
-	// Workspace is the directory where runs begin; "" means /home/agent.
+	// Workspace is the default working directory of runs; "" means /home/agent.
 	Workspace string
-	// Standing says how far the workspace is from being served; nil: it is not mounted.
+	// Standing returns the state of the workspace's mount; nil: it is not mounted.
 	Standing func() Standing
-	// Ending is called when the machine has been asked to shut down; nil: nobody
-	// has to know.
+	// Ending is called when the machine has been asked to shut down; may be nil.
 	Ending func()
-	// Machine says that this process may act for the whole machine: set its
-	// clock and host name, power it off. An agent that is a
-	// process on somebody's host must not.
+	// Machine: this process may act for the whole machine: set its clock and host
+	// name, power it off. An agent that is a process on a host must not.
 	Machine bool
 	// Cgroup is the directory under the cgroup2 mount for runs; "" means
 	// "holt".
@@ -55,7 +53,7 @@ const (
 	defaultCgroup    = "holt"
 )
 
-// Server is the guest's side. See [Serve].
+// Server is the guest's side of the control channel. See [Serve].
 type Server struct {
 	opt      ServerOptions
 	log      *slog.Logger
@@ -66,23 +64,23 @@ type Server struct {
 	sessions sessions
 	listened listened
 	top      topScan
-	syncing  chan struct{} // a token while the workspace is synced
-	looking  chan struct{} // a token while the files of the root disk are listed
-	streams  chan struct{} // a token for each operation
+	syncing  chan struct{} // semaphore: one sync of the workspace at a time
+	looking  chan struct{} // semaphore: one listing of the root disk at a time
+	streams  chan struct{} // semaphore of operations
 	unary    map[string]func(context.Context, json.RawMessage) (any, error)
 	streamed map[string]func(context.Context, *serverStream) error
-	halted   chan struct{} // closed by a shutdown that ends this process
+	halted   chan struct{} // closed by a shutdown, which ends this process
 	haltOnce sync.Once
 
-	configuring sync.Mutex // held while the machine is given an identity
+	configuring sync.Mutex // held while the identity is changed
 	trimming    sync.Mutex
 	serving     sync.Mutex // held while services are changed
 }
 
-// Serve answers hosts on the control port, one session after the other, until
-// ctx ends, a host asks for a shutdown, or the port fails. Runs belong to the
-// agent, not to a session. It closes the port; when ctx ends, runs that still
-// go on are not touched.
+// Serve serves hosts on the control port, one session after the other, until
+// ctx ends, a host asks for a shutdown, or the port fails. It closes the port.
+// Runs belong to the agent, not to a session; when ctx ends they are not
+// touched.
 func Serve(ctx context.Context, opt ServerOptions) error {
 	s := newServer(opt)
 	ctx, cancel := context.WithCancel(ctx)
@@ -193,7 +191,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 }
 
 // serveSession serves one host until it is gone. Operations of an old session
-// end by themselves: their streams are broken.
+// end by themselves, because their streams are broken.
 func (s *Server) serveSession(ctx context.Context, conn net.Conn) {
 	mux, err := yamux.Server(newMuxConn(conn), muxConfig())
 	if err != nil {
@@ -222,25 +220,26 @@ func (s *Server) serveSession(ctx context.Context, conn net.Conn) {
 
 func refuse(st *yamux.Stream) {
 	st.SetDeadline(time.Now().Add(requestTimeout))
-	writeAnswer(st, nil, holt.Errorf(holt.TooMany, "guest agent is busy with %d operations", maxStreams))
+	writeAnswer(st, nil, holt.Errorf(holt.TooMany, "guest agent is busy: %d operations are running", maxStreams))
 	st.Close()
 }
 
-// serverStream is the stream of one operation that does more than answer.
+// serverStream is the stream of an operation that exchanges more than an answer.
 type serverStream struct {
 	*yamux.Stream
 	args     json.RawMessage
 	answered bool
 }
 
-// agree answers a request positively; the operation's own bytes follow.
+// agree sends a positive answer; the operation's own bytes follow.
 func (s *serverStream) agree(result any) error {
 	s.answered = true
 	return writeAnswer(s.Stream, result, nil)
 }
 
-// untilClosed returns a context that ends when the host closes the stream or
-// sends what it should not, for operations that only send; writes are freed.
+// untilClosed returns a context, for operations that only send. It ends when
+// the host closes the stream or sends unexpected bytes; blocked writes then
+// fail.
 func (s *serverStream) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -271,17 +270,17 @@ func (s *Server) serveStream(ctx context.Context, st *yamux.Stream) {
 	}
 }
 
-// serveRequest runs one operation. A panic is its own failure only.
+// serveRequest runs one operation. A panic fails only that operation.
 func (s *Server) serveRequest(ctx context.Context, q request, stream *serverStream) (result any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.Error("panic", "op", q.Op, "panic", v, "stack", string(debug.Stack()))
-			result, err = nil, holt.Errorf(holt.Internal, "guest agent, %s: internal failure", q.Op)
+			result, err = nil, holt.Errorf(holt.Internal, "guest agent, %s: internal error", q.Op)
 		}
 	}()
 	if q.V != Protocol {
-		return nil, holt.Errorf(holt.Unsupported, "guest agent speaks protocol %d, not %d", Protocol, q.V).
-			WithHint("the computer was started by another version of holt; stop and start it")
+		return nil, holt.Errorf(holt.Unsupported, "guest agent has protocol version %d, the host has %d", Protocol, q.V).
+			WithHint("the computer was started by another version of holt: stop and start it")
 	}
 	if q.For != "" {
 		done, err := nameThread(q.For)
@@ -296,10 +295,10 @@ func (s *Server) serveRequest(ctx context.Context, q request, stream *serverStre
 	if handle, ok := s.streamed[q.Op]; ok {
 		return nil, handle(ctx, stream)
 	}
-	return nil, holt.Errorf(holt.Unsupported, "guest agent knows no operation %q", clip(q.Op))
+	return nil, holt.Errorf(holt.Unsupported, "guest agent does not support the operation %q", clip(q.Op))
 }
 
-// decode reads an operation's arguments.
+// decode decodes an operation's arguments.
 func decode[T any](raw json.RawMessage) (T, error) {
 	var args T
 	if err := json.Unmarshal(raw, &args); err != nil {
@@ -308,7 +307,7 @@ func decode[T any](raw json.RawMessage) (T, error) {
 	return args, nil
 }
 
-// clip keeps a hostile value from filling a log.
+// clip shortens untrusted text.
 func clip(s string) string { return holt.Clip(s, 64) }
 
 func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
@@ -323,7 +322,7 @@ func (s *Server) hello(ctx context.Context, _ json.RawMessage) (any, error) {
 	}, nil
 }
 
-// measure takes the host's chunks, says so, and sends chunks of its own.
+// measure receives the host's chunks, confirms, and sends chunks.
 func measure(ctx context.Context, st *serverStream) error {
 	args, err := decode[measureArgs](st.args)
 	if err != nil {

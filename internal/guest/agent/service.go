@@ -25,7 +25,7 @@ const (
 	maxUnit     = 256 << 10 // bytes of a unit file
 )
 
-// Names of the operations.
+// Verbs of services.
 const (
 	opSvcPut  = "service.put"
 	opSvcDo   = "service.do"
@@ -41,11 +41,11 @@ type serviceArgs struct {
 	Follow bool              `json:"follow,omitempty"`
 }
 
-// ownsServices says whether this agent can keep services. A machine that has just come up
-// waits for its systemd.
+// ownsServices returns an error if this agent cannot manage services. After a
+// start it waits for systemd.
 func (s *Server) ownsServices(ctx context.Context) error {
 	if !s.opt.Machine {
-		return holt.Errorf(holt.Unsupported, "a computer of the local engine has no services: they need a systemd of its own").
+		return holt.Errorf(holt.Unsupported, "computers of the local engine have no services, because they have no systemd").
 			WithHint("start the program with holt computer run --background; virtual machines have services: holt down, then holt up --engine qemu, and make a new computer there")
 	}
 	if init, err := filepath.EvalSymlinks(initPath); (err != nil || filepath.Base(init) != "systemd") && !systemdRuns() {
@@ -57,7 +57,7 @@ func (s *Server) ownsServices(ctx context.Context) error {
 	return awaitSystemd(bounded)
 }
 
-// systemctl runs it and returns what it prints, or what it says is wrong.
+// systemctl runs systemctl and returns its output, or an error with its messages.
 func systemctl(ctx context.Context, args ...string) (string, error) {
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "systemctl", args...)
@@ -68,7 +68,7 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// listServices sends the services of this computer and how they are.
+// listServices sends the computer's services and their states.
 func (s *Server) listServices(ctx context.Context, st *serverStream) error {
 	if err := s.ownsServices(ctx); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *Server) listServices(ctx context.Context, st *serverStream) error {
 	return sendItems(st, list)
 }
 
-// services returns those that unit files make, by name.
+// services returns the services that have unit files, by name.
 func services(ctx context.Context) ([]holt.Service, error) {
 	paths, err := filepath.Glob(unitDir + "/*" + unitSuffix)
 	if err != nil {
@@ -113,7 +113,7 @@ func services(ctx context.Context) ([]holt.Service, error) {
 	return list, nil
 }
 
-// showMemory says of services that failed, or were started again, whether memory was at an end.
+// showMemory adds out-of-memory kills to services that failed or were restarted.
 func showMemory(list []holt.Service) {
 	var kills []oomKill
 	if slices.ContainsFunc(list, func(s holt.Service) bool { return s.Reason != "" || s.Restarts > 0 }) {
@@ -133,7 +133,7 @@ func showMemory(list []holt.Service) {
 	}
 }
 
-// unitAt reads a unit file, if it is a service's.
+// unitAt reads a unit file; ok is false if it is not a service's.
 func unitAt(path string) (holt.Service, bool) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxUnit {
@@ -148,7 +148,7 @@ func unitAt(path string) (holt.Service, bool) {
 
 var serviceProperties = []string{"ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus", "StateChangeTimestamp", "UnitFileState"}
 
-// showService takes what systemctl shows of a service.
+// showService adds the state from systemctl's output.
 func showService(s *holt.Service, text string) {
 	p := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -175,7 +175,7 @@ func showService(s *holt.Service, text string) {
 	}
 }
 
-// serviceState says in our words what systemd says in two of its.
+// serviceState converts systemd's two states to one of ours.
 func serviceState(active, sub string) holt.ServiceState {
 	switch {
 	case sub == "auto-restart":
@@ -192,7 +192,7 @@ func serviceState(active, sub string) holt.ServiceState {
 	return holt.ServiceStopped
 }
 
-// putService makes a unit, and starts it. One that is there already with the same spec stays as it is.
+// putService writes a unit and starts it. An existing unit with the same spec is not changed.
 func (s *Server) putService(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[serviceArgs](raw)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Server) putService(ctx context.Context, raw json.RawMessage) (any, erro
 		return nil, err
 	}
 	if _, err := os.Stat(string(spec.Cwd)); err != nil {
-		return nil, holt.Errorf(holt.NotFound, "%s has no directory %s: %w", a.Name, clip(string(spec.Cwd)), errors.Unwrap(err)).WithHint("make it first: holt computer run NAME \"mkdir -p …\"")
+		return nil, holt.Errorf(holt.NotFound, "user %s cannot find the directory %s: %w", a.Name, clip(string(spec.Cwd)), errors.Unwrap(err)).WithHint("create it first: holt computer run NAME \"mkdir -p …\"")
 	}
 	if err := replaceFile(path, text); err != nil {
 		return nil, fmt.Errorf("write %s: %w", unit, err)
@@ -238,7 +238,7 @@ func (s *Server) putService(ctx context.Context, raw json.RawMessage) (any, erro
 	return service(ctx, spec.Name)
 }
 
-// mayPut says whether a unit may be written.
+// mayPut returns an error if a unit must not be written.
 func mayPut(ctx context.Context, path, text string) error {
 	name := strings.TrimSuffix(filepath.Base(path), unitSuffix)
 	old, err := os.ReadFile(path)
@@ -247,7 +247,7 @@ func mayPut(ctx context.Context, path, text string) error {
 			return nil
 		}
 		if _, ours := readUnit(path, string(old)); ours {
-			return holt.Errorf(holt.AlreadyExists, "there is a service %s already", name).WithHint("holt service delete removes it; choose another name to have both")
+			return holt.Errorf(holt.AlreadyExists, "the service %s already exists", name).WithHint("choose another name, or delete it with holt service delete")
 		}
 	}
 	list, err := services(ctx)
@@ -255,19 +255,19 @@ func mayPut(ctx context.Context, path, text string) error {
 		return err
 	}
 	if len(list) >= maxServices {
-		return holt.Errorf(holt.TooMany, "this computer has %d services; no more are allowed", len(list)).WithHint("holt service delete removes one")
+		return holt.Errorf(holt.TooMany, "too many services: this computer has %d", len(list)).WithHint("delete one with holt service delete")
 	}
 	loaded, err := systemctl(ctx, "show", "--property=LoadState", "--value", name+unitSuffix)
 	if err != nil {
 		return err
 	}
 	if state := strings.TrimSpace(loaded); state != "not-found" {
-		return holt.Errorf(holt.AlreadyExists, "the system has a unit %s%s already (%s)", name, unitSuffix, state).WithHint("choose another name")
+		return holt.Errorf(holt.AlreadyExists, "the system already has a unit %s%s (%s)", name, unitSuffix, state).WithHint("choose another name")
 	}
 	return nil
 }
 
-// service returns one by name.
+// service returns a service by name.
 func service(ctx context.Context, name string) (holt.Service, error) {
 	list, err := services(ctx)
 	if err != nil {
@@ -278,10 +278,11 @@ func service(ctx context.Context, name string) (holt.Service, error) {
 			return one, nil
 		}
 	}
-	return holt.Service{}, holt.Errorf(holt.NotFound, "there is no service %q in this computer", clip(name)).WithHint("holt service list shows those there are, holt service add makes one")
+	return holt.Service{}, holt.Errorf(holt.NotFound, "there is no service %q in this computer", clip(name)).WithHint("list the services with holt service list, add one with holt service add")
 }
 
-// doService starts, stops, restarts or deletes a service, and returns it as it is then, or was.
+// doService starts, stops, restarts or deletes a service, and returns its new
+// state or, after a deletion, its last one.
 func (s *Server) doService(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[serviceArgs](raw)
 	if err != nil {
@@ -310,7 +311,7 @@ func (s *Server) doService(ctx context.Context, raw json.RawMessage) (any, error
 	case "delete":
 		return one, deleteService(ctx, one)
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "%q is nothing that is done with a service", clip(args.Verb))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid verb for a service: %q", clip(args.Verb))
 	}
 	if err != nil {
 		return nil, err
@@ -321,7 +322,7 @@ func (s *Server) doService(ctx context.Context, raw json.RawMessage) (any, error
 // deleteService stops a service and removes its unit.
 func deleteService(ctx context.Context, one holt.Service) error {
 	if one.Template {
-		return holt.Errorf(holt.Conflict, "the template declares the service %s", one.Name).WithHint("holt service stop ends it, also for the next starts")
+		return holt.Errorf(holt.Conflict, "the template declares the service %s", one.Name).WithHint("stop it with holt service stop; it then stays stopped after restarts")
 	}
 	unit := one.Name + unitSuffix
 	if _, err := systemctl(ctx, "disable", "--quiet", "--now", unit); err != nil {
@@ -333,11 +334,11 @@ func deleteService(ctx context.Context, one holt.Service) error {
 	if _, err := systemctl(ctx, "daemon-reload"); err != nil {
 		return err
 	}
-	systemctl(ctx, "reset-failed", unit) // fails where it had not failed
+	systemctl(ctx, "reset-failed", unit) // fails if the unit has not failed
 	return nil
 }
 
-// logService sends a service's log as chunks.
+// logService sends a service's log in chunks.
 func (s *Server) logService(ctx context.Context, st *serverStream) error {
 	args, err := decode[serviceArgs](st.args)
 	if err != nil {
@@ -370,7 +371,7 @@ func (s *Server) logService(ctx context.Context, st *serverStream) error {
 	w := newChunkWriter(st, smallChunk)
 	_, err = w.ReadFrom(io.Reader(out))
 	if err != nil {
-		cancel() // it is not read any more
+		cancel() // the host has stopped reading
 	}
 	if ended := cmd.Wait(); err == nil && ended == nil {
 		return w.end()

@@ -24,13 +24,13 @@ const (
 
 	maxSessions = 128 // at once
 
-	// quietGrace is how long output may pause after a session's program has ended, while something else
-	// holds its streams, before it is taken for complete…
+	// quietGrace: after a session's program has ended, while another process holds
+	// its streams, the output counts as complete after a pause of this length…
 	quietGrace = 250 * time.Millisecond
-	// …and waitGrace how long it is waited for in all.
+	// …or after this time in all.
 	waitGrace = 5 * time.Second
 
-	// sessionBeat is how often a session that is stuck looks whether its host is still there.
+	// sessionBeat is how often a blocked session checks whether its host is still there.
 	sessionBeat = 5 * time.Second
 )
 
@@ -41,22 +41,22 @@ type sessionArgs struct {
 	Size   *holt.TerminalSize `json:"size,omitempty"`
 }
 
-// session is a program whose life is that of the stream it was asked for on. Unlike a run it keeps nothing: what it
-// writes goes to the host, or waits in its pipes.
+// session is a program that lives as long as its stream. Unlike a run it
+// buffers nothing: output goes to the host or waits in the pipes.
 type session struct {
 	group group
 	pid   int
 	end   <-chan unix.WaitStatus
-	pty   *os.File // the agent's end of its terminal; nil: it has streams
+	pty   *os.File // the agent's end of its terminal; nil: it has pipes
 	streams
 	st *serverStream
 
 	sending sync.Mutex    // held while an event is written
-	over    chan struct{} // closed when the program has ended, at
+	over    chan struct{} // closed when the program has ended, at time at
 	overAt  time.Time
 }
 
-// sessions are those that go on.
+// sessions are the running sessions.
 type sessions struct {
 	mu  sync.Mutex
 	set map[holt.TerminalID]*session
@@ -69,15 +69,15 @@ func (t *sessions) enter(id holt.TerminalID) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, taken := t.set[id]; taken {
-		return holt.Errorf(holt.AlreadyExists, "there is a session %s", id)
+		return holt.Errorf(holt.AlreadyExists, "the session %s already exists", id)
 	}
 	if len(t.set) >= maxSessions {
-		return holt.Errorf(holt.TooMany, "%d sessions go on in this computer; no more are allowed", maxSessions).WithHint("end some first")
+		return holt.Errorf(holt.TooMany, "too many sessions: %d are open in this computer", maxSessions).WithHint("close some first")
 	}
 	if t.set == nil {
 		t.set = map[holt.TerminalID]*session{}
 	}
-	t.set[id] = nil // until it has begun
+	t.set[id] = nil // reserved until the program has started
 	return nil
 }
 
@@ -102,8 +102,9 @@ func (t *sessions) get(id holt.TerminalID) (*session, error) {
 	return nil, holt.Errorf(holt.NotFound, "there is no session %q", clip(string(id)))
 }
 
-// runSession runs a program for as long as the stream lasts. The host sends the program's input as chunks,
-// whose end is the input's; it gets events, the last of which is the exit.
+// runSession runs a program for as long as the stream lasts. The host sends the
+// program's input in chunks, whose end closes the input; it receives events,
+// the last of which is the exit.
 func (s *Server) runSession(ctx context.Context, st *serverStream) error {
 	args, err := decode[sessionArgs](st.args)
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Server) runSession(ctx context.Context, st *serverStream) error {
 	return one.carry()
 }
 
-// prepareSession finds what is to be started.
+// prepareSession finds the program, user and directory of a session.
 func prepareSession(id string, spec holt.SessionSpec, workspace string) (command, error) {
 	user, err := findAccount(spec.User)
 	if err != nil {
@@ -162,7 +163,7 @@ func prepareSession(id string, spec holt.SessionSpec, workspace string) (command
 	return c, nil
 }
 
-// homeOf returns where a session of a user begins: the workspace is home for the default user.
+// homeOf returns the initial directory of a user's session: the workspace for the default user.
 func homeOf(user account, workspace string) string {
 	if user.Name == defaultUser {
 		return workspace
@@ -213,7 +214,7 @@ func (s *Server) launchSession(id string, spec holt.SessionSpec) (*session, erro
 	return one, nil
 }
 
-// openTerminal gives a session's program a terminal.
+// openTerminal opens a terminal for a session's program.
 func (s *session) openTerminal(c *command, spec holt.SessionTerminal) (slave *os.File, err error) {
 	if s.pty, slave, err = openPTY(c.attr.Sys.Credential.Uid, spec.Size); err != nil {
 		return nil, err
@@ -244,26 +245,28 @@ func (s *session) closeAll() {
 	}
 }
 
-// hangUp ends the session as the loss of a line does. The kernel tells who is on a terminal; without one
-// it is the program alone that is told, so that a server which it has started goes on.
+// hangUp ends the session like a lost connection. With a terminal the kernel
+// signals its processes; without one only the program is signalled, so that a
+// server that it started keeps running.
 func (s *session) hangUp() {
 	s.closeAll()
 	if s.pty == nil {
 		select {
-		case <-s.end: // its number may be another's
+		case <-s.end: // its pid may be reused
 		default:
 			unix.Kill(s.pid, unix.SIGHUP)
 		}
 	}
 }
 
-// carry passes bytes on until the program has ended and its output is complete, or the host is gone.
+// carry copies input and output until the program has ended and its output is
+// complete, or the host is gone.
 func (s *session) carry() error {
-	gone := make(chan struct{}) // closed when the host is
+	gone := make(chan struct{}) // closed when the host is gone
 	lost := sync.OnceFunc(func() { close(gone) })
 	go func() {
 		s.takeInput()
-		io.ReadFull(s.st, make([]byte, 1)) // until the host lets go
+		io.ReadFull(s.st, make([]byte, 1)) // until the host closes the stream
 		lost()
 	}()
 	done := make(chan struct{})
@@ -317,7 +320,7 @@ func (s *session) carry() error {
 	return err
 }
 
-// wind has readers that wait see that the program has ended.
+// wind sets deadlines after the program's end, so that blocked readers notice it.
 func (s *session) wind() {
 	at := time.Now().Add(quietGrace)
 	for _, f := range []*os.File{s.pty, s.stdout, s.stderr} {
@@ -327,7 +330,7 @@ func (s *session) wind() {
 	}
 }
 
-// takeInput gives the program its input until that has ended, or the program takes none any more.
+// takeInput copies input to the program until its end, or until the program closes its input.
 func (s *session) takeInput() {
 	in := struct{ io.Reader }{&chunkReader{r: s.st}}
 	to := s.pty
@@ -339,13 +342,13 @@ func (s *session) takeInput() {
 	if s.pty == nil {
 		s.stdin.Close()
 	}
-	if err != nil { // the program's end, or that of its input: what else comes is of no use
+	if err != nil { // the program has ended or closed its input: discard the rest
 		io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, buf)
 	}
 }
 
-// beat sends an empty event now and then: that fails where the host is gone, also while the program neither reads nor
-// writes.
+// beat regularly sends an empty event, which fails if the host is gone, even
+// while the program neither reads nor writes.
 func (s *session) beat(done <-chan struct{}, lost func()) {
 	tick := time.NewTicker(sessionBeat)
 	defer tick.Stop()
@@ -373,16 +376,19 @@ func (s *session) send(event []byte) error {
 	return err
 }
 
-// sessionPiece is how much of a stream is sent at once, bytes: fewer, longer events cost less, and a terminal has none so long.
+// sessionPiece is the maximum size of an event, bytes. Larger events are
+// cheaper; a terminal never has that much output at once.
 const sessionPiece = 128 << 10
 
-// show sends what comes from a stream until its end. After that of the program it goes on while more comes:
-// its last words may come from what it has started (a shell's `> >(tee log)`); but something that only holds the stream
-// is not waited for. That must neither block nor die of SIGPIPE: what it writes is read and thrown away.
+// show sends a stream's output until its end. After the end of the program it
+// continues while there is more output, which may come from a child (a shell's
+// `> >(tee log)`), but it does not wait for a process that only holds the
+// stream. Such a process must neither block nor get SIGPIPE: its output is read
+// and discarded.
 func (s *session) show(kind byte, f *os.File, lost func()) {
 	event, waited := make([]byte, eventHeader+sessionPiece), time.Duration(0)
 	buf := event[eventHeader:]
-	event[0] = kind // and offset 0
+	event[0] = kind // at offset 0
 	for {
 		began := time.Now()
 		n, err := f.Read(buf)
@@ -399,7 +405,7 @@ func (s *session) show(kind byte, f *os.File, lost func()) {
 		}
 		switch {
 		case n > 0:
-			if s.ended() { // the time to send is not the program's
+			if s.ended() { // do not count the time for sending
 				f.SetReadDeadline(time.Now().Add(min(quietGrace, max(waitGrace-waited, time.Millisecond))))
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded) && s.pty == nil:
@@ -409,7 +415,7 @@ func (s *session) show(kind byte, f *os.File, lost func()) {
 				io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
 			}()
 			return
-		case err != nil: // of a terminal EIO: the last of its holders has gone
+		case err != nil: // for a terminal, EIO: no process has it open
 			f.Close()
 			return
 		}
@@ -425,7 +431,7 @@ func (s *session) ended() bool {
 	}
 }
 
-// doSession resizes a session's terminal, or sends it a signal.
+// doSession resizes a session's terminal or sends it a signal.
 func (s *Server) doSession(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[sessionArgs](raw)
 	if err != nil {

@@ -35,7 +35,8 @@ func inSession(t *testing.T, c *Client, spec holt.SessionSpec, input io.Reader) 
 	return out.String(), errs.String(), end
 }
 
-// TestSession: streams, input with an end, status and signals of what is run; users and directories; a terminal with modes.
+// TestSession: streams, end of input, status and signals; users and
+// directories; a terminal with modes.
 func TestSession(t *testing.T) {
 	c := startGuest(t).client(t)
 	none := strings.NewReader("")
@@ -62,9 +63,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionKeepsAll: nothing is lost of what a session writes, to a reader who takes his time, after which a shell's last words
-// come; and nobody waits for who only holds its streams.
-func TestSessionKeepsAll(t *testing.T) {
+// TestSessionKeepsAllOutput: a slow reader gets all output, including that of a
+// shell's children; a process that only holds the streams is not waited for.
+func TestSessionKeepsAllOutput(t *testing.T) {
 	c := startGuest(t).client(t)
 	data := make([]byte, 12<<20)
 	rand.NewChaCha8([32]byte{2}).Read(data)
@@ -86,7 +87,7 @@ func TestSessionKeepsAll(t *testing.T) {
 	sh(t, c, "pkill -x -f 'sleep 300'") // it goes on
 }
 
-// slow takes its time with each piece.
+// slow delays each write.
 type slow struct{ w io.Writer }
 
 func (s slow) Write(p []byte) (int, error) {
@@ -94,7 +95,8 @@ func (s slow) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// TestSessionEnds: with its stream a session's program is told, also one that neither reads nor writes; what it started is not.
+// TestSessionEnds: when its stream ends a session's program is signalled, even
+// if it neither reads nor writes; its children are not.
 func TestSessionEnds(t *testing.T) {
 	c := startGuest(t).client(t)
 	for _, terminal := range []*holt.SessionTerminal{nil, {}} {
@@ -148,8 +150,8 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// TestListen: the host listens in the guest at ports of the loopback and sockets of a user's, as far as that may, and not
-// longer than it wants to.
+// TestListen: the host listens in the guest at loopback ports and a user's
+// sockets, as far as permitted and until it closes them.
 func TestListen(t *testing.T) {
 	c := startGuest(t).client(t)
 	ctx := t.Context()
@@ -223,7 +225,8 @@ func TestListen(t *testing.T) {
 	sh(t, c, "while [ -e "+dir+" ] || [ -e /root/sock ] || ss -ltn | grep -q :"+strconv.Itoa(l.Port)+"; do sleep 0.05; done")
 }
 
-// TestListenHeld: connections that the host does not take are dropped, and more than a few do not come to it.
+// TestListenHeld: connections that the host does not accept are dropped, and
+// only a few are announced.
 func TestListenHeld(t *testing.T) {
 	g := &guestListener{room: make(chan struct{}, maxUnaccepted), waiting: map[uint64]net.Conn{}}
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -232,10 +235,10 @@ func TestListenHeld(t *testing.T) {
 	}
 	defer at.Close()
 	g.at = at
-	told := make(chan cameIn, 100)
+	told := make(chan announced, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go g.accept(ctx, func(c cameIn) error { told <- c; return nil })
+	go g.accept(ctx, func(c announced) error { told <- c; return nil })
 	for range maxUnaccepted + 8 {
 		conn, err := net.Dial("tcp", at.Addr().String())
 		if err != nil {
@@ -266,7 +269,7 @@ func TestListenHeld(t *testing.T) {
 	}
 }
 
-// FuzzSession: whatever a guest sends as a session is taken, or refused, in the memory of one event.
+// FuzzSession: any session stream is decoded or refused, in the memory of one event.
 func FuzzSession(f *testing.F) {
 	f.Add(appendEvent(appendEvent(nil, eventStdout, 0, []byte("x")), eventExit, 0, []byte(`{"exit_code":3,"signal":"SIGTERM"}`)))
 	f.Add(appendEvent(nil, eventGap, 0, nil))

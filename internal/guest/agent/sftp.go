@@ -7,9 +7,11 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// serveSFTP answers one SFTP client (version 3, with OpenSSH's posix-rename, hardlink and statvfs) on two
-// streams, as the user that this process is: what it may do, and where paths lead, is the kernel's to say. Relative paths
-// are those of the directory that it was started in (with the library's own working directory the targets of links would become absolute).
+// serveSFTP serves one SFTP client (version 3, with OpenSSH's posix-rename,
+// hardlink and statvfs) on two streams as the user of this process, so the
+// kernel checks permissions and resolves paths. Relative paths are relative to
+// the process's working directory (the library's own option would make the
+// targets of links absolute).
 func serveSFTP(in io.Reader, out io.WriteCloser) error {
 	in, out = new(sftpHoles).between(in, out)
 	s, err := sftp.NewServer(struct {

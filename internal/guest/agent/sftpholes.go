@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02): u32 length, u8 type, u32 id, and what the type has. Strings are
-// u32 length and bytes.
+// Packets of SFTP version 3 (draft-ietf-secsh-filexfer-02): u32 length, u8
+// type, u32 id, and fields by type. Strings are u32 length and bytes.
 const (
 	sftpOpen   = 3
 	sftpClose  = 4
@@ -18,36 +18,38 @@ const (
 	sftpHandle = 102
 
 	sftpForWriting = 0x02        // in the flags of an open
-	sftpEmpty      = 0x10 | 0x20 // it empties the file, or makes it
-	mostSFTP       = 1 << 20     // bytes of a packet; a larger one passes as it is, with all that follows
+	sftpEmpty      = 0x10 | 0x20 // create or truncate
+	mostSFTP       = 1 << 20     // bytes of a packet; a larger one, and everything after it, passes unchanged
 )
 
-// sftpHoles stands between a client of SFTP and the server, and keeps the client from filling holes: zeros that it writes
-// behind the end of a file that it has made or emptied are taken out of its packets. Before a packet of another kind the
-// last byte of such a hole is written, so that the file has its size, and that packet waits until it is. So it is when the
-// client has gone without closing the file.
+// sftpHoles is a filter between an SFTP client and the server that keeps
+// clients from filling holes: it removes zeros that the client writes behind
+// the end of a file that it has created or truncated. Before a packet of
+// another type it writes the last byte of such a hole, so that the file gets
+// its size, and delays that packet until it is written. It also does so when
+// the client ends without closing the file.
 type sftpHoles struct {
 	mu      sync.Mutex
-	answer  sync.Cond // an answer has come, or none comes any more
+	answer  sync.Cond // an answer has arrived, or none will
 	gone    bool
-	opening map[uint32]bool       // requests that make or empty a file
+	opening map[uint32]bool       // open requests that create or truncate
 	files   map[string]*sftpFresh // by handle
-	extra   map[uint32]*sftpExtra // by the id of the client's request that they go before
+	extra   map[uint32]*sftpExtra // by the id of the client's request after them
 }
 
-// sftpExtra are requests that the client has not made. Their answers come before that to its own.
+// sftpExtra are inserted requests. Their answers come before that of the client's request.
 type sftpExtra struct {
 	left int  // answers to come
-	told bool // an error was passed on, in the place of the answer to its own
+	told bool // an error was sent in place of the answer to the client's request
 }
 
-// sftpFresh is a file that was made or emptied.
+// sftpFresh is a file that was created or truncated.
 type sftpFresh struct {
-	end  int64 // of what the client has written
-	hole bool  // the end is a hole that the file does not have yet
+	end  int64 // end of the client's writes
+	hole bool  // the file lacks a hole up to end
 }
 
-// between returns both streams with the filter between.
+// between returns both streams with the filter inserted.
 func (h *sftpHoles) between(in io.Reader, out io.WriteCloser) (io.Reader, io.WriteCloser) {
 	*h = sftpHoles{answer: sync.Cond{L: &h.mu}, opening: map[uint32]bool{}, files: map[string]*sftpFresh{}, extra: map[uint32]*sftpExtra{}}
 	return &sftpRequests{h: h, r: bufio.NewReaderSize(in, maxChunk)}, &sftpAnswers{h: h, w: out}
@@ -57,8 +59,8 @@ func (h *sftpHoles) between(in io.Reader, out io.WriteCloser) (io.Reader, io.Wri
 type sftpRequests struct {
 	h    *sftpHoles
 	r    *bufio.Reader
-	left []byte // of the packet that is passed on
-	next []byte // the packet that waits for the answers to those before it
+	left []byte // rest of the packet being passed on
+	next []byte // the packet that waits for earlier answers
 	raw  bool
 }
 
@@ -107,7 +109,7 @@ func (s *sftpRequests) packet() ([]byte, error) {
 	return packet, err
 }
 
-// wait waits for the answers to what went before a request.
+// wait waits for the answers to requests inserted before a request.
 func (h *sftpHoles) wait(id uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +118,7 @@ func (h *sftpHoles) wait(id uint32) {
 	}
 }
 
-// request returns what the server gets in the place of a packet of the client's, and before it.
+// request returns what to send to the server before, and instead of, a client's packet.
 func (h *sftpHoles) request(packet []byte) (before, instead []byte) {
 	if len(packet) < 9 {
 		return nil, packet
@@ -140,7 +142,7 @@ func (h *sftpHoles) request(packet []byte) (before, instead []byte) {
 	return before, packet
 }
 
-// ends returns what writes the last bytes of holes before a request.
+// ends returns writes of the last bytes of holes, to insert before a request.
 func (h *sftpHoles) ends(id uint32) (writes []byte) {
 	for handle, f := range h.files {
 		if f.hole {
@@ -155,14 +157,15 @@ func (h *sftpHoles) ends(id uint32) (writes []byte) {
 	return writes
 }
 
-// last is ends for a client that makes no more requests. It has counted its own up, so that it has none of this number.
+// last is ends when the client makes no more requests. A client's ids count up,
+// so this id is unused.
 func (h *sftpHoles) last() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ends(math.MaxUint32)
 }
 
-// write takes the zeros out of a packet that writes.
+// write removes the zeros from a write packet.
 func (h *sftpHoles) write(packet []byte, handle string, rest []byte) []byte {
 	f := h.files[handle]
 	if f == nil || len(rest) < 12 {
@@ -191,7 +194,7 @@ func sftpWritePacket(id uint32, handle string, off int64, data []byte) []byte {
 	return append(be.AppendUint32(p, uint32(len(data))), data...)
 }
 
-// sftpString cuts a string off b; nothing if it is not whole.
+// sftpString cuts a string off b; empty if it is incomplete.
 func sftpString(b []byte) (s, rest []byte) {
 	if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
 		return nil, nil
@@ -200,11 +203,11 @@ func sftpString(b []byte) (s, rest []byte) {
 	return b[4 : 4+n], b[4+n:]
 }
 
-// sftpAnswers writes the server's packets.
+// sftpAnswers passes on the server's packets.
 type sftpAnswers struct {
 	h    *sftpHoles
 	w    io.WriteCloser
-	part []byte // of a packet that is not whole
+	part []byte // an incomplete packet
 	raw  bool
 }
 
@@ -213,7 +216,7 @@ func (s *sftpAnswers) Close() error {
 	return s.w.Close()
 }
 
-// end says that no answers come any more.
+// end records that no more answers arrive.
 func (h *sftpHoles) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,8 +249,9 @@ func (s *sftpAnswers) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// passes says whether the client gets an answer. Where the last byte of a hole could not be written, it gets that
-// error in the place of the answer to its own request.
+// passes reports whether to pass an answer to the client. If the last byte of a
+// hole could not be written, the client gets that error in place of the answer
+// to its request.
 func (h *sftpHoles) passes(packet []byte) bool {
 	if len(packet) < 9 {
 		return true
@@ -257,7 +261,7 @@ func (h *sftpHoles) passes(packet []byte) bool {
 	kind, id, rest := packet[4], binary.BigEndian.Uint32(packet[5:]), packet[9:]
 	switch e := h.extra[id]; {
 	case e == nil:
-	case e.left == 0: // to the client's own
+	case e.left == 0: // the answer to the client's request
 		delete(h.extra, id)
 		if e.told {
 			return false

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sftpClient speaks with a server of this process.
+// sftpClient returns the client of a server in this process.
 func sftpClient(t *testing.T) *sftp.Client {
 	t.Helper()
 	in, toServer := io.Pipe()
@@ -32,7 +32,7 @@ func sftpClient(t *testing.T) *sftp.Client {
 	return c
 }
 
-// Zeros that a client of SFTP sends become holes; what it reads back is what it sent, whatever it writes over.
+// Zeros from an SFTP client become holes; it reads back what it wrote, also after overwriting.
 func TestSFTPHoles(t *testing.T) {
 	c, path := sftpClient(t), t.TempDir()+"/f"
 	for _, want := range [][]byte{
@@ -65,7 +65,7 @@ func TestSFTPHoles(t *testing.T) {
 			t.Errorf("%d bytes of %d are there, or others: %v", len(got), len(want), err)
 		}
 	}
-	// In a file that is there zeros are written, and a client that goes back may write over a hole or data.
+	// In an existing file zeros are written; a client may seek back and overwrite a hole or data.
 	if err := os.WriteFile(path, bytes.Repeat([]byte{7}, 3<<16), 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestSFTPHoles(t *testing.T) {
 	}
 }
 
-// A client that goes without closing its file leaves it as long as what was acknowledged.
+// A client that ends without closing its file leaves it with the acknowledged length.
 func TestSFTPHoleAtTheEnd(t *testing.T) {
 	path := t.TempDir() + "/f"
 	t.Run("client", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestSFTPHoleAtTheEnd(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, or a server answers, the filter neither fails nor keeps more than a packet.
+// For any packets the filter neither fails nor buffers more than a packet.
 func FuzzSFTPHoles(f *testing.F) {
 	f.Add(sftpWritePacket(1, "1", 0, make([]byte, 4096)), []byte{0, 0, 0, 9, sftpHandle, 0, 0, 0, 7, 0, 0, 0, 1, '1'})
 	f.Add([]byte{0, 0, 0, 17, sftpOpen, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0x12, 0, 0, 0, 0}, []byte{0, 0, 0, 10, sftpHandle, 0, 0, 0, 7, 0, 0, 0, 1, '1'})

@@ -13,7 +13,7 @@ import (
 	"holt"
 )
 
-// growArgs say what was added to the machine, and how long the guest may take to use it.
+// growArgs are what was added to the machine, and how long the guest may take to use it.
 type growArgs struct {
 	CPUs       int   `json:"cpus,omitempty"`
 	MemoryMB   int   `json:"memory_mb,omitempty"`
@@ -21,13 +21,14 @@ type growArgs struct {
 	LimitMS    int64 `json:"limit_ms"`
 }
 
-// Grown is what a guest says that it uses of its machine.
+// Grown is the hardware that a guest uses.
 type Grown struct {
 	holt.GuestShape
-	Fault string `json:"fault,omitempty"` // why it does not use all of it
+	Fault string `json:"fault,omitempty"` // why the guest does not use all of it
 }
 
-// Where Linux shows processors and memory (Documentation/ABI/testing/sysfs-devices-system-cpu and -memory).
+// Linux's directories of processors and memory
+// (Documentation/ABI/testing/sysfs-devices-system-cpu and -memory).
 const (
 	cpuDirs    = "/sys/devices/system/cpu/cpu[0-9]*"
 	memoryDirs = "/sys/devices/system/memory/memory[0-9]*"
@@ -35,7 +36,7 @@ const (
 	growPoll   = 20 * time.Millisecond
 )
 
-// grow uses what was added to the machine: the kernel hears of it a little later.
+// grow uses what was added to the machine; the kernel sees it slightly later.
 func (s *Server) grow(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[growArgs](raw)
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *Server) grow(ctx context.Context, raw json.RawMessage) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.LimitMS)*time.Millisecond)
 	defer cancel()
 	var g Grown
-	if args.DiskSizeMB != 0 { // first: what comes may need room on it
+	if args.DiskSizeMB != 0 { // first: the rest may need disk space
 		if err := growTo(ctx, args.DiskSizeMB); err == nil {
 			g.DiskSizeMB = args.DiskSizeMB
 		} else {
@@ -68,13 +69,13 @@ func (s *Server) grow(ctx context.Context, raw json.RawMessage) (any, error) {
 		}
 		break
 	}
-	s.runs.groups.share() // what runs may take more, too
+	s.runs.groups.share() // raises the limits of runs
 	return g, nil
 }
 
-// onlineCPUs brings all processors into use and counts them. The first one may have no switch.
+// onlineCPUs brings all processors online and counts them. The first may have no switch.
 func onlineCPUs() (n int) {
-	dirs, _ := filepath.Glob(cpuDirs) // never fails: the pattern is ours
+	dirs, _ := filepath.Glob(cpuDirs) // the pattern is valid
 	for _, dir := range dirs {
 		if on, err := turnOn(filepath.Join(dir, "online"), "1"); on || os.IsNotExist(err) {
 			n++
@@ -83,7 +84,7 @@ func onlineCPUs() (n int) {
 	return n
 }
 
-// onlineMemory brings all memory into use and counts it, MiB.
+// onlineMemory brings all memory online and returns its size, MiB.
 func onlineMemory() int {
 	b, err := os.ReadFile(blockSize)
 	if err != nil {
@@ -103,7 +104,7 @@ func onlineMemory() int {
 	return blocks * int(size/mib)
 }
 
-// turnOn writes to a file of sysfs what it says when a thing is in use, unless it says so, and returns whether it does.
+// turnOn writes on to a file of sysfs, unless it has that value, and reports whether it then has.
 func turnOn(path, on string) (bool, error) {
 	says := func() (bool, error) {
 		b, err := os.ReadFile(path)
@@ -118,7 +119,7 @@ func turnOn(path, on string) (bool, error) {
 	return says()
 }
 
-// vetGrown bounds what a guest says that it uses.
+// vetGrown sanitises a guest's answer.
 func vetGrown(g Grown) Grown {
 	for _, n := range []*int{&g.CPUs, &g.MemoryMB, &g.DiskSizeMB} {
 		*n = min(max(*n, 0), math.MaxInt32)
@@ -127,8 +128,8 @@ func vetGrown(g Grown) Grown {
 	return g
 }
 
-// Grow has the guest use what was added to its machine, for which it takes up to limit, and returns what it
-// uses then. Zero fields were not changed.
+// Grow makes the guest use what was added to its machine, within limit, and
+// returns what it uses. Zero fields were not changed.
 func (c *Client) Grow(ctx context.Context, to holt.GuestShape, limit time.Duration) (Grown, error) {
 	var g Grown
 	err := c.call(ctx, opGrow, growArgs{CPUs: to.CPUs, MemoryMB: to.MemoryMB, DiskSizeMB: to.DiskSizeMB, LimitMS: limit.Milliseconds()}, &g)

@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// parseSignal reads a signal's name: SIGTERM, TERM, term or 15.
+// parseSignal parses a signal's name or number: SIGTERM, TERM, term or 15.
 func parseSignal(name string) (unix.Signal, error) {
 	upper := strings.ToUpper(name)
 	if !strings.HasPrefix(upper, "SIG") {
@@ -22,7 +22,7 @@ func parseSignal(name string) (unix.Signal, error) {
 		return unix.Signal(n), nil
 	}
 	return 0, holt.Errorf(holt.InvalidArgument, "%q is not a signal", clip(name)).
-		WithHint("give a name, as SIGTERM or TERM, or a number from 1 to 64")
+		WithHint("use a name such as SIGTERM or TERM, or a number from 1 to 64")
 }
 
 func signalName(sig unix.Signal) string {

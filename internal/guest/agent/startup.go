@@ -14,15 +14,16 @@ import (
 	"holt"
 )
 
-// A command line runs in a bash that has executed the start-up files of a login shell first, as
-// `bash -l` does, with three differences: they read nothing of the command's input and write to
-// standard error, so that rsync and scp work beside a profile that prints; the variables that the
-// caller gave count more than theirs; and where they end the shell, that is said.
+// A command line runs in bash after the start-up files of a login shell, as with `bash -l`, with
+// three differences: the files do not read the command's input and write to standard error, so
+// that rsync and scp work with a profile that prints; variables from the caller override theirs;
+// and if they end the shell, an error says so.
 //
-// bash takes it as BASH_ENV, from a file in memory: it can be long, and neither a command line nor
-// a directory shows what is in it. The same file brings a command that is too long for an argument.
+// bash reads them through BASH_ENV, from a file in memory: it may be long, and its content does
+// not appear in a command line or directory. The same file has a command that is too long for an
+// argument.
 const (
-	startupFD   = 9 // above what scripts use by hand, below what bash moves its own to
+	startupFD   = 9 // above what scripts use, below the descriptors that bash reserves
 	startupFile = "/proc/self/fd/9"
 
 	beforeLogin = `exec 9<&-
@@ -45,19 +46,20 @@ trap - EXIT
 `
 )
 
-// beforeShell is read by /etc/profile.d/zz-holt.sh in a terminal or an SSH login, whose
-// ~/.profile and ~/.bashrc come later and count more. Where /etc/profile does not read that directory, the descriptor
-// stays open; what is in it is in the shell's environment too.
+// beforeShell is read by /etc/profile.d/zz-holt.sh in a terminal or an SSH
+// login, before ~/.profile and ~/.bashrc, which override it. If /etc/profile
+// does not read that directory, the descriptor stays open; its content is also
+// in the shell's environment.
 const beforeShell = "%sexec 9<&-\n"
 
 var (
 	shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// ownNames are variables that the shell keeps for itself, or reads before it has executed anything.
+	// ownNames are variables that the shell reserves, or reads before it executes anything.
 	ownNames = []string{"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "EUID", "IFS", "PPID", "SHELLOPTS", "UID", runEnv, terminalEnv}
 )
 
-// exports are shell commands that give the variables of the spec the values that they have in the
-// command's environment. A locale that the guest lacks is not there.
+// exports returns shell commands that set the spec's variables to their values
+// in the command's environment. Locales that the guest lacks are omitted.
 func (c *command) exports(spec holt.RunSpec) string {
 	var b strings.Builder
 	for _, kv := range slices.Sorted(slices.Values(c.attr.Env)) {
@@ -73,7 +75,8 @@ func (c *command) exports(spec holt.RunSpec) string {
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// runLine makes c run the spec's command line: in bash with the start-up files, or in sh where there is no bash.
+// runLine makes c run the spec's command line: in bash with the start-up files,
+// or in sh if there is no bash.
 func (c *command) runLine(spec holt.RunSpec) {
 	line := string(spec.Command)
 	if _, err := os.Stat("/bin/bash"); err != nil {
@@ -82,13 +85,13 @@ func (c *command) runLine(spec holt.RunSpec) {
 		}
 		return
 	}
-	own := "" // what the caller, or /etc/environment, has as BASH_ENV and POSIXLY_CORRECT
+	own := "" // BASH_ENV and POSIXLY_CORRECT of the caller or /etc/environment
 	c.attr.Env = slices.DeleteFunc(c.attr.Env, func(kv string) bool {
 		k, v, _ := strings.Cut(kv, "=")
 		switch k {
 		case "BASH_ENV":
 			own += fmt.Sprintf("export BASH_ENV=%s\nif [ -r \"$BASH_ENV\" ]; then . \"$BASH_ENV\"; fi\n", shellQuote(v))
-		case "POSIXLY_CORRECT": // with it bash reads neither
+		case "POSIXLY_CORRECT": // with it bash reads no BASH_ENV
 			own += "export POSIXLY_CORRECT=" + shellQuote(v) + "\n"
 		default:
 			return false
@@ -104,7 +107,7 @@ func (c *command) runLine(spec holt.RunSpec) {
 	}
 }
 
-// runShell makes c the login shell that a terminal or an SSH login has.
+// runShell makes c the login shell of a terminal or an SSH login.
 func (c *command) runShell(spec holt.RunSpec) {
 	name := filepath.Base(c.path)
 	c.argv = []string{"-" + name}
@@ -114,7 +117,7 @@ func (c *command) runShell(spec holt.RunSpec) {
 	}
 }
 
-// giveStartup opens what the shell reads first as the process's descriptor startupFD.
+// giveStartup opens the startup content as the process's descriptor startupFD.
 func (c *command) giveStartup() (done func(), err error) {
 	if c.startup == "" {
 		return func() {}, nil
@@ -135,24 +138,24 @@ func (c *command) giveStartup() (done func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// longestWord is how long one argument, or one variable with its name and =, may be, bytes: the
-// kernel's MAX_ARG_STRLEN without the zero at its end.
+// longestWord is the maximum length of one argument, or one variable with its
+// name and =, bytes: the kernel's MAX_ARG_STRLEN without the final zero.
 func longestWord() int { return 32*os.Getpagesize() - 1 }
 
-// checkWords refuses what no program could be started with.
+// checkWords refuses arguments that the kernel cannot pass to a program.
 func checkWords(spec holt.RunSpec) error {
 	most := longestWord()
 	for i, arg := range spec.Argv {
 		if len(arg) > most {
-			return holt.Errorf(holt.InvalidArgument, "argument %d has %d bytes; the kernel takes at most %d", i, len(arg), most).
-				WithHint("write it to a file, pass it as standard input, or give a shell command line, which may be longer")
+			return holt.Errorf(holt.InvalidArgument, "argument %d has %d bytes: the kernel's maximum is %d", i, len(arg), most).
+				WithHint("write it to a file, pass it as standard input, or use a shell command line, which may be longer")
 		}
 	}
 	for _, vars := range []map[holt.OSString]holt.OSString{spec.Env, spec.Secrets} {
 		for _, k := range slices.Sorted(maps.Keys(vars)) {
 			if n := len(k) + 1 + len(vars[k]); n > most {
-				return holt.Errorf(holt.InvalidArgument, "variable %s has %d bytes with its name; the kernel takes at most %d", clip(string(k)), n, most).
-					WithHint("write the value to a file and give the file's name")
+				return holt.Errorf(holt.InvalidArgument, "variable %s has %d bytes with its name: the kernel's maximum is %d", clip(string(k)), n, most).
+					WithHint("write the value to a file and pass the file's name")
 			}
 		}
 	}

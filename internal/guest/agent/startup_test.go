@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// homeGuest is a guest with the start-up files that an image and a new workspace have, and
-// an /etc/environment.
+// homeGuest is a guest with the start-up files of an image and a new workspace,
+// and an /etc/environment.
 func homeGuest(t *testing.T) *Client {
 	t.Helper()
 	c := startGuest(t).client(t)
@@ -38,7 +38,7 @@ func asAgent(t *testing.T, c *Client, line string) string {
 	return r.stdout
 }
 
-// given are variables of a caller, which /etc/profile, /etc/environment and ~/.bashrc set to something else.
+// given are a caller's variables that /etc/profile, /etc/environment and ~/.bashrc also set.
 var given = map[holt.OSString]holt.OSString{"PATH": "/mine:/usr/bin:/bin", "LANG": "POSIX", "NODE_ENV": "it's\n$(x) `y`", "a.b": "odd"}
 
 const (
@@ -46,7 +46,7 @@ const (
 	isGiven    = "/mine:/usr/bin:/bin|POSIX|it's\n$(x) `y`|yes|"
 )
 
-// What an installer appends to ~/.bashrc counts in runs and logins: functions, variables, the PATH.
+// What an installer appends to ~/.bashrc applies to runs and logins: functions, variables, PATH.
 func TestStartupFiles(t *testing.T) {
 	c := homeGuest(t)
 	asAgent(t, c, `mkdir -p ~/.local/bin ~/.tool/bin; printf '#!/bin/sh\necho tool' >~/.tool/bin/tool; chmod +x ~/.tool/bin/tool
@@ -71,8 +71,9 @@ func TestStartupFiles(t *testing.T) {
 	s.ends(t)
 }
 
-// What the caller gives counts more than any file of the computer, and leaves nothing else behind.
-func TestGivenCounts(t *testing.T) {
+// Variables of the caller override every file of the computer, and nothing else
+// is left in the environment.
+func TestCallersVariablesOverride(t *testing.T) {
 	c := homeGuest(t)
 	asAgent(t, c, `echo 'export NODE_ENV=test PATH=/x:$PATH LANG=C' >>~/.bashrc`)
 	for name, spec := range map[string]holt.RunSpec{
@@ -114,8 +115,8 @@ func TestGivenCounts(t *testing.T) {
 	}
 }
 
-// Start-up files that print, read or fail neither spoil a command's streams nor hang it.
-func TestRudeStartup(t *testing.T) {
+// Start-up files that print, read or fail neither change a command's streams nor hang it.
+func TestMisbehavingStartupFiles(t *testing.T) {
 	c := homeGuest(t)
 	rude := func(line string, run func()) {
 		t.Helper()
@@ -147,7 +148,8 @@ func TestRudeStartup(t *testing.T) {
 	}
 }
 
-// A command is as long as a run may be; of arguments and variables it says which is too long for the kernel.
+// A command line may have any length; arguments and variables that are too long
+// for the kernel are refused by name.
 func TestLongCommand(t *testing.T) {
 	c := homeGuest(t)
 	long := strings.Repeat("# it's a comment\n", 12000) // 200 KiB
@@ -166,8 +168,8 @@ func TestLongCommand(t *testing.T) {
 		t.Errorf("the longest words: %q, %q", r.stdout, r.stderr)
 	}
 	for want, spec := range map[string]holt.RunSpec{
-		"argument 1 has 131072 bytes; the kernel takes at most 131071":                   {Argv: holt.OSStrings{"true", string(word + "x")}},
-		"variable TOKEN has 131077 bytes with its name; the kernel takes at most 131071": {Command: "true", Secrets: holt.Secrets{"TOKEN": word}},
+		"argument 1 has 131072 bytes: the kernel's maximum is 131071":                   {Argv: holt.OSStrings{"true", string(word + "x")}},
+		"variable TOKEN has 131077 bytes with its name: the kernel's maximum is 131071": {Command: "true", Secrets: holt.Secrets{"TOKEN": word}},
 	} {
 		_, err := c.StartRun(t.Context(), holt.NewRunID(), spec)
 		wantCode(t, want, err, holt.InvalidArgument)

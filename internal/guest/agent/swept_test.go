@@ -7,7 +7,7 @@ import (
 	"holt"
 )
 
-// TestSweptGroups: an agent that sweeps the groups of a host takes none away from the runs that another one starts there.
+// TestSweptGroups: an agent that sweeps cgroups does not break the start of runs of another agent.
 func TestSweptGroups(t *testing.T) {
 	g := startGuest(t)
 	c, other := g.client(t), findGroups("holt-test-"+filepath.Base(filepath.Dir(g.dir)))

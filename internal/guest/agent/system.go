@@ -33,7 +33,7 @@ var errNoMachine = holt.Errorf(holt.Unsupported, "this agent does not own its ma
 	WithHint("the local engine's machines share the host's disk, clock and power")
 
 // sync writes the dirty pages of the workspace. It cannot be interrupted, so
-// there is one at a time: a host that asks again and again gets no more threads.
+// only one runs at a time: repeated calls do not use more threads.
 func (s *Server) sync(context.Context, json.RawMessage) (any, error) {
 	select {
 	case s.syncing <- struct{}{}:
@@ -52,8 +52,8 @@ func (s *Server) sync(context.Context, json.RawMessage) (any, error) {
 	return nil, nil
 }
 
-// shutdown begins a power-off and lets the answer out first, unless systemd
-// begins it: that ends the agent last.
+// shutdown starts a power-off. Without systemd, which ends the agent last, it
+// first lets the answer out.
 func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 	if !s.opt.Machine {
 		s.log.Info("shutting down")
@@ -75,7 +75,7 @@ func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
 	return nil, nil
 }
 
-// answerTime is what an answer gets to leave before the line goes.
+// answerTime is how long an answer gets to be sent before the connection ends.
 const answerTime = 50 * time.Millisecond
 
 // halt ends the process: Serve returns, and with PID 1 its namespace ends.
@@ -87,12 +87,12 @@ func (s *Server) halt() {
 	})
 }
 
-// systemdSocket is what systemd listens on once it heeds signals. Before that
-// the kernel drops those that come, as for any PID 1 without a handler.
+// systemdSocket exists once systemd handles signals. Before that the kernel
+// drops them, as for any PID 1 without handlers.
 const systemdSocket = "/run/systemd/private"
 
-// askSystemd has systemd start poweroff.target (SIGRTMIN+4, systemd(1)). A
-// machine that has just come up may have to wait for it.
+// askSystemd makes systemd start poweroff.target (SIGRTMIN+4, systemd(1)).
+// After a start it waits for systemd.
 func askSystemd(ctx context.Context) error {
 	if err := awaitSystemd(ctx); err != nil {
 		return err
@@ -113,8 +113,8 @@ func powerOff() {
 	unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// configure gives the machine its identity. An agent that does not own the
-// machine takes the host name only: it has a UTS namespace of its own.
+// configure sets the machine's identity. An agent without a machine sets only
+// the host name, in its own UTS namespace.
 func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error) {
 	id, err := decode[Identity](raw)
 	if err != nil {
@@ -130,11 +130,11 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	if !s.opt.Machine {
 		name, err := os.Hostname()
-		return Identified{Hostname: name, Now: time.Now()}, err // the clock is the host's
+		return Identified{Hostname: name, Now: time.Now()}, err // it uses the host's clock
 	}
-	s.configuring.Lock() // a host whose session broke asks again while the first is at work
+	s.configuring.Lock() // after a broken session a host may repeat a call that still runs
 	defer s.configuring.Unlock()
-	if id.DiskSizeMB != 0 { // first: it may be full, and names take room
+	if id.DiskSizeMB != 0 { // first: the disk may be full, and names need space
 		if err := growTo(ctx, id.DiskSizeMB); err != nil {
 			return nil, err
 		}
@@ -151,14 +151,14 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	return done, s.generation(ctx, id)
 }
 
-// generation writes the first one of a machine that has booted, and the next one in a copy.
+// generation writes the first generation of a machine that has booted, or the next one in a copy.
 func (s *Server) generation(ctx context.Context, id Identity) error {
 	copied := id.MachineID != "" || id.Repeats
 	if _, err := os.Stat("/" + generationFile); err == nil && !copied {
 		return nil
 	}
 	var restart func(context.Context) error
-	if copied && id.Restored && systemdRuns() { // nothing ran in one that boots
+	if copied && id.Restored && systemdRuns() { // when booting nothing has run yet
 		restart = restartForked
 	}
 	return newGeneration(ctx, s.log, "/", restart)
@@ -171,33 +171,33 @@ var (
 
 func checkIdentity(id Identity) error {
 	if id.Hostname != "" && (!hostRE.MatchString(id.Hostname) || len(id.Hostname) > 64) {
-		return holt.Errorf(holt.InvalidArgument, "%q cannot be a host name", clip(id.Hostname))
+		return holt.Errorf(holt.InvalidArgument, "invalid host name %q", clip(id.Hostname))
 	}
 	if len(id.Entropy) > maxEntropy || len(id.Hosts) > maxHosts {
 		return holt.Errorf(holt.InvalidArgument, "identity is too large")
 	}
 	if id.MachineID != "" && !machineIDRE.MatchString(id.MachineID) {
-		return holt.Errorf(holt.InvalidArgument, "%q cannot be a machine id", clip(id.MachineID))
+		return holt.Errorf(holt.InvalidArgument, "invalid machine id %q", clip(id.MachineID))
 	}
 	if err := checkProxy(id.Proxy); err != nil {
 		return err
 	}
 	for _, h := range id.Hosts {
 		if !addressRE.MatchString(h.Address) || len(h.Names) == 0 {
-			return holt.Errorf(holt.InvalidArgument, "%q cannot be an address", clip(h.Address))
+			return holt.Errorf(holt.InvalidArgument, "invalid address %q", clip(h.Address))
 		}
 		for _, n := range h.Names {
 			if !hostRE.MatchString(n) {
-				return holt.Errorf(holt.InvalidArgument, "%q cannot be a host name", clip(n))
+				return holt.Errorf(holt.InvalidArgument, "invalid host name %q", clip(n))
 			}
 		}
 	}
 	return nil
 }
 
-// clockSlack is how far a clock may be ahead of what the host says and is left
-// alone. The host's word is as old as it was on its way, so the host is ahead
-// of it too; and a step back would put the newest files into the future.
+// clockSlack is how far the clock may be ahead of the host's time without being
+// set. The host's time is delayed in transit, so the host is ahead too; and a
+// step back would put the newest files into the future.
 const clockSlack = 500 * time.Millisecond
 
 func clockStands(is, told time.Time) bool {
@@ -216,13 +216,13 @@ func setClock(now time.Time) error {
 	return nil
 }
 
-// reseed credits entropy to the kernel's generator and makes it use it at
-// once, as struct rand_pool_info wants it. It returns what programs draw then.
+// reseed adds entropy to the kernel's generator (struct rand_pool_info) and
+// reseeds it at once. It returns bytes drawn afterwards.
 func reseed(entropy []byte) (drawn []byte, err error) {
 	if len(entropy) == 0 {
 		return nil, nil
 	}
-	f, err := os.OpenFile("/dev/random", os.O_RDWR, 0) // of the two names, the one that programs do not draw from
+	f, err := os.OpenFile("/dev/random", os.O_RDWR, 0) // the device that programs do not read from
 	if err != nil {
 		return nil, fmt.Errorf("reseed: %w", err)
 	}
@@ -251,7 +251,7 @@ func reseed(entropy []byte) (drawn []byte, err error) {
 const (
 	hostsBegin = "# begin holt"
 	hostsEnd   = "# end holt"
-	hostSelf   = "127.0.1.1" // where Debian puts a machine's own name
+	hostSelf   = "127.0.1.1" // Debian's address for a machine's own name
 )
 
 // setNames writes etc/hostname and holt's block in etc/hosts.
@@ -298,7 +298,7 @@ func hostsFile(old string, id Identity) string {
 	out.WriteString(hostsBegin + "\n")
 	given := slices.ContainsFunc(id.Hosts, func(h HostEntry) bool { return h.Address == hostSelf })
 	if name != "" && !given {
-		out.WriteString(hostSelf + " " + name + "\n") // or sudo complains
+		out.WriteString(hostSelf + " " + name + "\n") // otherwise sudo warns
 	}
 	for _, h := range id.Hosts {
 		out.WriteString(h.Address + " " + strings.Join(h.Names, " ") + "\n")
@@ -307,8 +307,9 @@ func hostsFile(old string, id Identity) string {
 	return out.String()
 }
 
-// replaceFile gives a small file of root's its content: all of it or, also when
-// power fails, none (ext4(5), auto_da_alloc). One that has it is left alone.
+// replaceFile replaces the content of a small file of root atomically, also on
+// power failure (ext4(5), auto_da_alloc). A file with that content is not
+// changed.
 func replaceFile(path, content string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == content {
 		return nil
@@ -331,8 +332,7 @@ func replaceFile(path, content string) error {
 	return os.Rename(f.Name(), path)
 }
 
-// syncPath syncs a file, or a directory: the names in it and, on ext4, all that was
-// renamed before, wherever.
+// syncPath syncs a file, or the names in a directory; on ext4 also all earlier renames anywhere.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	tagFor  = 250 * time.Millisecond // a pid is not reused that soon
+	tagFor  = 250 * time.Millisecond // cache time; pids are not reused that soon
 	maxTags = 1024
 )
 
-// tagger says whose process a pid is, in the words of a request's tag:
-// "run/<id>", "terminal/<id>", "for/<mark>", "container/<id>", "unit/<service>" or "". It must be asked while the
-// process waits for its request: later the pid may be another's.
+// tagger finds the owner of a pid as a request's tag: "run/<id>",
+// "terminal/<id>", "for/<mark>", "container/<id>", "unit/<service>" or "". It
+// must be called while the process waits for its request: later the pid may be
+// reused.
 type tagger struct {
-	prefix string // of the cgroups of runs and terminals, as /proc tells them
+	prefix string // of cgroups of runs and terminals in /proc
 	now    func() time.Time
 	read   func(pid uint32, file string) ([]byte, error)
 
@@ -46,12 +47,13 @@ func newTagger(cgroup string) *tagger {
 	}
 }
 
-// readProc reads a file of a process. Its cgroup takes three raw system calls, since
-// a program's first change of a file waits for it: os.ReadFile makes twelve, each
-// of which may hand the goroutine to another thread and back.
+// readProc reads a file of a process. For cgroup it uses three raw system
+// calls, since a program's first change of a file waits for it: os.ReadFile
+// makes twelve, each of which may move the goroutine to another thread and
+// back.
 func readProc(pid uint32, file string) ([]byte, error) {
 	if file != "cgroup" {
-		return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) // may be long, and may wait
+		return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) // may be long, and may block
 	}
 	path := fmt.Appendf(nil, "/proc/%d/%s\x00", pid, file)
 	cwd := unix.AT_FDCWD
@@ -68,7 +70,7 @@ func readProc(pid uint32, file string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// of returns the tag of a process; 0 is the kernel itself.
+// of returns the tag of a process; 0 is the kernel.
 func (t *tagger) of(pid uint32) string {
 	if pid == 0 {
 		return ""
@@ -88,14 +90,14 @@ func (t *tagger) of(pid uint32) string {
 			tag = mark
 		}
 	}
-	// The agent's own threads have another name with each operation.
+	// The agent's own threads change their name with each operation.
 	if tag != "" && !strings.HasPrefix(tag, "for/") {
 		t.cache[pid] = cachedTag{tag, now.Add(tagFor)}
 	}
 	return tag
 }
 
-// mark returns the tag of a thread that works for an operation of the host's.
+// mark returns the tag of a thread that works for an operation of the host.
 func (t *tagger) mark(pid uint32) string {
 	b, _ := t.read(pid, "comm")
 	mark, ok := strings.CutPrefix(strings.TrimSpace(string(b)), threadPrefix)
@@ -113,9 +115,9 @@ func (t *tagger) byGroup(pid uint32) string {
 			return t.byCgroup(strings.TrimSpace(string(where)))
 		}
 	}
-	// No cgroup2, so runs are told by their environment. (Not otherwise: it
-	// is read from the process's memory, whose lock may be held by one that
-	// waits for us.)
+	// Without cgroup2, runs are identified by their environment. (Only then: it is
+	// read from the process's memory, whose lock may be held by a process that
+	// waits for this request.)
 	env, _ := t.read(pid, "environ")
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if name, id, _ := bytes.Cut(kv, []byte("=")); string(name) == runEnv || string(name) == terminalEnv {
@@ -127,7 +129,7 @@ func (t *tagger) byGroup(pid uint32) string {
 	return ""
 }
 
-// tagOf returns the tag for the id of a run or terminal, "" for any other text.
+// tagOf returns the tag for the id of a run or terminal, "" for other text.
 func tagOf(id string) string {
 	if id, err := holt.ParseRunID(id); err == nil {
 		return "run/" + string(id)
@@ -139,8 +141,7 @@ func tagOf(id string) string {
 }
 
 func (t *tagger) byCgroup(where string) string {
-	// A namespace of cgroups, or the host's own tree above ours, may stand
-	// before the prefix.
+	// A cgroup namespace, or the host's tree above ours, may come before the prefix.
 	for _, prefix := range []string{runPrefix, terminalPrefix} {
 		if _, rest, ok := strings.Cut(where, t.prefix+prefix); ok {
 			id, _, _ := strings.Cut(prefix+rest, "/")
@@ -161,13 +162,12 @@ func (t *tagger) byCgroup(where string) string {
 	return ""
 }
 
-// containerRE finds the short id of one of Docker's containers, whichever of its cgroup drivers made
-// the cgroup.
+// containerRE matches the short id of a Docker container in its cgroup, for both cgroup drivers.
 var containerRE = regexp.MustCompile(`/(?:docker-)?([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)`)
 
-// A thread that works for one of the host's operations bears the operation's
-// mark in its name (15 bytes at most, see prctl(2)), where the pump, which is
-// another process, finds it.
+// A thread that works for an operation of the host has the operation's mark as
+// its name (at most 15 bytes, see prctl(2)), where the pump, another process,
+// reads it.
 const (
 	agentName    = "holt-guest"
 	threadPrefix = "holt:"
@@ -175,11 +175,10 @@ const (
 
 var markRE = regexp.MustCompile(`^[0-9a-f]{1,8}$`)
 
-// nameThread lets the calling goroutine's file requests be told by a mark,
-// until done is called.
+// nameThread marks the file requests of the calling goroutine until done is called.
 func nameThread(mark string) (done func(), err error) {
 	if !markRE.MatchString(mark) {
-		return nil, holt.Errorf(holt.InvalidArgument, "%q is no mark of an operation", clip(mark))
+		return nil, holt.Errorf(holt.InvalidArgument, "invalid mark of an operation: %q", clip(mark))
 	}
 	runtime.LockOSThread()
 	if err := setThreadName(threadPrefix + mark); err != nil {
@@ -187,7 +186,7 @@ func nameThread(mark string) (done func(), err error) {
 		return nil, err
 	}
 	return func() {
-		if setThreadName(agentName) == nil { // else the thread ends with its goroutine
+		if setThreadName(agentName) == nil { // otherwise the thread ends with its goroutine
 			runtime.UnlockOSThread()
 		}
 	}, nil

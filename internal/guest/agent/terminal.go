@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	scrollbackSize = 1 << 20  // bytes kept of what one terminal showed
-	typedMost      = 64 << 10 // bytes of one client's input that the terminal has not taken
+	scrollbackSize = 1 << 20  // bytes of output kept for one terminal
+	typedMost      = 64 << 10 // bytes of one client's input that wait for the program
 	closeGrace     = 5 * time.Second
 	defaultTERM    = "xterm-256color"
 )
@@ -27,18 +27,18 @@ type terminal struct {
 	pty    *os.File // the agent's end
 	out    *scrollback
 	end    <-chan unix.WaitStatus
-	ended  chan struct{} // closed when it is over and its output complete
-	keys   chan struct{} // of one: there is something typed
+	ended  chan struct{} // closed when it has ended and its output is complete
+	keys   chan struct{} // capacity 1: there is input
 	typing sync.WaitGroup
 
 	mu      sync.Mutex
 	info    holt.Terminal
 	typed   []typed
-	typists map[string]*typist // of clients with a name
+	typists map[string]*typist // of named clients
 	here    map[*attachment]bool
 }
 
-// typed is input of one client that the program has not got yet.
+// typed is input of one client that the program has not received yet.
 type typed struct {
 	by   *typist
 	data []byte
@@ -52,7 +52,7 @@ func (t *terminal) snapshot() holt.Terminal {
 	return info
 }
 
-// runSpec is what a terminal's program is as a run.
+// runSpec returns the spec of a terminal's program as a run.
 func runSpec(spec holt.TerminalSpec) holt.RunSpec {
 	env := map[holt.OSString]holt.OSString{"TERM": defaultTERM}
 	for k, v := range spec.Env {
@@ -61,8 +61,8 @@ func runSpec(spec holt.TerminalSpec) holt.RunSpec {
 	return holt.RunSpec{Command: spec.Command, Argv: spec.Argv, Cwd: spec.Cwd, User: spec.User, Env: env}
 }
 
-// prepareTerminal finds what is to be started. Without a command it is the
-// user's shell, told by its name to be one of a login.
+// prepareTerminal finds the program, user and directory of a terminal. Without
+// a command it is the user's shell, as a login shell.
 func prepareTerminal(id string, spec holt.TerminalSpec, workspace string) (command, error) {
 	run := runSpec(spec)
 	login := spec.Command == "" && len(spec.Argv) == 0
@@ -84,8 +84,8 @@ func prepareTerminal(id string, spec holt.TerminalSpec, workspace string) (comma
 	return c, nil
 }
 
-// loginShell returns the user's shell, or one that is there. Who has plain sh,
-// as an account made with useradd does, is better off with bash.
+// loginShell returns the user's shell, or an existing one. For plain sh, the
+// default of useradd, it returns bash.
 func loginShell(user account) string {
 	const plain, better = "/bin/sh", "/bin/bash"
 	for _, path := range []string{user.Shell, better} {
@@ -123,12 +123,11 @@ func launchTerminal(r *reaper, g group, c command, spec holt.TerminalSpec) (*ter
 			Size: size, StartedAt: time.Now().UTC(),
 		},
 	}
-	t.info.Spec.Env = nil // it may hold secrets, and is of no more use
+	t.info.Spec.Env = nil // it may contain secrets, and is not needed any more
 	return t, nil
 }
 
-// supervise shows what the program writes and gives it what is typed, until
-// it ends.
+// supervise copies output and input until the program ends.
 func (t *terminal) supervise(log *slog.Logger) {
 	over := make(chan struct{})
 	t.typing.Go(func() { t.typeOn(over) })
@@ -138,17 +137,16 @@ func (t *terminal) supervise(log *slog.Logger) {
 		t.show()
 	}()
 	status := <-t.end
-	t.pty.SetReadDeadline(time.Now().Add(exitGrace)) // something else may hold the terminal
+	t.pty.SetReadDeadline(time.Now().Add(exitGrace)) // another process may hold the terminal
 	<-shown
 	close(over)
-	t.pty.Close() // frees a write that nobody reads
+	t.pty.Close() // unblocks a write
 	t.typing.Wait()
 	t.finish(status)
 	log.Debug("terminal ended", "terminal", t.group.id)
 }
 
-// show takes the program's output until the terminal is hung up or the grace
-// after its end is over.
+// show reads the program's output until the terminal is hung up or exitGrace after its end.
 func (t *terminal) show() {
 	buf := make([]byte, 32<<10)
 	for {
@@ -158,13 +156,13 @@ func (t *terminal) show() {
 			t.drain(buf)
 			return
 		}
-		if err != nil { // EIO: the last of its holders has gone
+		if err != nil { // EIO: no process has it open
 			return
 		}
 	}
 }
 
-// drain takes what the terminal holds at this moment.
+// drain reads what the terminal holds now.
 func (t *terminal) drain(buf []byte) {
 	withFD(t.pty, func(fd int) error {
 		for range scrollbackSize / len(buf) {
@@ -178,7 +176,7 @@ func (t *terminal) drain(buf []byte) {
 	})
 }
 
-// typeOn gives the program what its clients type, in the order of its coming.
+// typeOn writes the clients' input to the program in the order of arrival.
 func (t *terminal) typeOn(over <-chan struct{}) {
 	for {
 		t.mu.Lock()
@@ -207,7 +205,7 @@ func (t *terminal) typeOn(over <-chan struct{}) {
 	}
 }
 
-// finish makes the end known.
+// finish records the end.
 func (t *terminal) finish(status unix.WaitStatus) {
 	if len(t.group.pids()) == 0 {
 		t.group.remove()
@@ -222,7 +220,7 @@ func (t *terminal) finish(status unix.WaitStatus) {
 	close(t.ended)
 }
 
-// over says when it ended.
+// over returns when it ended.
 func (t *terminal) over() (time.Time, bool) {
 	select {
 	case <-t.ended:
@@ -232,7 +230,7 @@ func (t *terminal) over() (time.Time, bool) {
 	}
 }
 
-// resize sets the terminal's size and tells the other attachments.
+// resize sets the terminal's size and notifies the other attachments.
 func (t *terminal) resize(by *attachment, size holt.TerminalSize) error {
 	size = bounded(size)
 	t.mu.Lock()
@@ -253,15 +251,15 @@ func (t *terminal) resize(by *attachment, size holt.TerminalSize) error {
 	return nil
 }
 
-// redraw has the program in the foreground draw its screen anew.
+// redraw makes the foreground program redraw its screen.
 func (t *terminal) redraw() {
 	if group := foreground(t.pty); group > 0 {
 		unix.Kill(-group, unix.SIGWINCH)
 	}
 }
 
-// signal sends a signal to what is in the terminal's foreground, as its keys
-// do; SIGKILL ends everything. It returns whether there was anything.
+// signal sends a signal to the terminal's foreground process group, as its keys
+// do; SIGKILL kills all processes. It reports whether there was any.
 func (t *terminal) signal(sig unix.Signal) bool {
 	if sig == unix.SIGKILL {
 		return t.group.kill() > 0
@@ -271,18 +269,18 @@ func (t *terminal) signal(sig unix.Signal) bool {
 		return false
 	}
 	err := unix.Kill(-group, sig)
-	// Who has just ended, and whose shell has not taken the terminal back yet, hears it as a zombie does.
+	// A foreground process that has just ended, before its shell has taken the
+	// terminal back, counts like a zombie.
 	return err == nil || errors.Is(err, unix.ESRCH)
 }
 
-// hangUp ends the terminal as the loss of a line does; a program that does not
-// heed that is killed with everything on the terminal.
+// hangUp ends the terminal like a lost connection, and then kills all remaining processes.
 func (t *terminal) hangUp(ctx context.Context) error {
 	if _, over := t.over(); over {
 		return nil
 	}
 	t.group.signal(unix.SIGHUP)
-	t.group.signal(unix.SIGCONT) // what is stopped hears no other
+	t.group.signal(unix.SIGCONT) // stopped processes handle no other signal
 	timer := time.AfterFunc(closeGrace, func() { t.group.kill() })
 	select {
 	case <-t.ended:
@@ -293,5 +291,5 @@ func (t *terminal) hangUp(ctx context.Context) error {
 	}
 }
 
-// termName returns the name that a spec means.
+// termName returns the terminal name of a spec.
 func termName(spec holt.TerminalSpec) string { return cmp.Or(spec.Name, holt.DefaultTerminal) }

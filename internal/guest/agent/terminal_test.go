@@ -15,7 +15,7 @@ import (
 	"holt"
 )
 
-// screen is a client at a terminal.
+// screen is a client of a terminal.
 type screen struct {
 	in   chan holt.TerminalInput
 	stop context.CancelFunc
@@ -74,7 +74,7 @@ func (s *screen) event(e holt.TerminalEvent) error {
 	return nil
 }
 
-// until waits for something to be true of the screen.
+// until waits for a condition of the screen.
 func (s *screen) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	late := time.After(patience)
@@ -164,7 +164,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-func TestTerminalTogether(t *testing.T) {
+func TestTerminalWithTwoClients(t *testing.T) {
 	c := startGuest(t).client(t)
 	info := openTerm(t, c, holt.TerminalSpec{Command: "stty -echo; echo ready; cat; echo over"})
 	var all []*screen
@@ -210,7 +210,7 @@ func TestTerminalResize(t *testing.T) {
 		s.in <- holt.TerminalInput{Size: &size}
 		s.shows(t, fmt.Sprintf("<%d %d>", size.Rows, size.Cols))
 	}
-	// Who comes anew, even with the same size, finds the screen drawn anew.
+	// A client that attaches again, even with the same size, gets the screen redrawn.
 	idle()
 	watch(t, c, info.ID, holt.AttachSpec{Offset: -1, Size: holt.TerminalSize{Rows: 61, Cols: 213}})
 	s.shows(t, "<61 213>")
@@ -222,9 +222,8 @@ func TestTerminalResize(t *testing.T) {
 	s.shows(t, "<24 80>")
 }
 
-// What is typed in many attachments that break, each at any snapshot, arrives
-// once and in order.
-func TestTerminalTakenUpAgain(t *testing.T) {
+// Input typed through attachments that break at random times arrives once and in order.
+func TestTerminalReattach(t *testing.T) {
 	g := startGuest(t)
 	c := g.client(t)
 	const total = 200_000
@@ -273,8 +272,7 @@ func TestTerminalTakenUpAgain(t *testing.T) {
 	}
 }
 
-// A client that reads nothing holds neither the terminal up nor the others,
-// and finds a gap.
+// A client that does not read blocks neither the terminal nor other clients, and gets a gap.
 func TestTerminalSlowReader(t *testing.T) {
 	c := startGuest(t).client(t)
 	info := openTerm(t, c, holt.TerminalSpec{Command: "read x; head -c 4000000 /dev/zero | tr '\\0' x; echo; read x; echo end"})
@@ -407,7 +405,7 @@ func TestTerminalRefused(t *testing.T) {
 	}
 }
 
-// Places in the input of clients that have gone do not take memory for ever.
+// The number of remembered clients is limited.
 func TestTypistsBounded(t *testing.T) {
 	x := &terminal{out: newScrollback(1 << 10), typists: map[string]*typist{}, here: map[*attachment]bool{}}
 	for i := range 3 * maxTypists {
@@ -433,7 +431,7 @@ func TestForgetTerminals(t *testing.T) {
 	}
 	last := table.order[len(table.order)-1]
 	table.order = append(table.order, &terminal{ended: make(chan struct{})})
-	table.economize()
+	table.forgetEnded()
 	bytes := 0
 	for _, one := range table.order[:keepTerminals] {
 		bytes += one.out.size()
@@ -443,7 +441,7 @@ func TestForgetTerminals(t *testing.T) {
 	}
 }
 
-// TestScrollback compares the ring with a plain string.
+// TestScrollback compares the ring with a string.
 func TestScrollback(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -475,8 +473,8 @@ func TestScrollback(t *testing.T) {
 	}
 }
 
-// An error of emit ends the attachment, and nothing else.
-func TestTerminalLeft(t *testing.T) {
+// An error of emit ends only the attachment.
+func TestTerminalEmitError(t *testing.T) {
 	c := startGuest(t).client(t)
 	info := openTerm(t, c, holt.TerminalSpec{Command: "echo hello; cat"})
 	enough := errors.New("enough")

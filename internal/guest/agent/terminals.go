@@ -14,7 +14,7 @@ import (
 const (
 	maxTerminals  = 64      // at once
 	keepTerminals = 64      // ended ones remembered…
-	keepScreens   = 8 << 20 // …and what they showed last, bytes in all
+	keepScreens   = 8 << 20 // …and their output, bytes in all
 )
 
 // terminalTable remembers terminals.
@@ -24,7 +24,7 @@ type terminalTable struct {
 	workspace string
 	log       *slog.Logger
 
-	opening sync.Mutex // held while one is started: a name is given once
+	opening sync.Mutex // held while a terminal is started, so that names are unique
 	mu      sync.Mutex
 	order   []*terminal // by start
 }
@@ -33,8 +33,7 @@ func newTerminalTable(g *groups, r *reaper, workspace string, log *slog.Logger) 
 	return &terminalTable{groups: g, reaper: r, workspace: workspace, log: log}
 }
 
-// open returns the terminal that has this id, or the one of that name that
-// runs, or starts one.
+// open returns the terminal with this id, or a running one with that name, or starts one.
 func (t *terminalTable) open(id holt.TerminalID, spec holt.TerminalSpec) (*terminal, error) {
 	if _, err := holt.ParseTerminalID(string(id)); err != nil {
 		return nil, err
@@ -56,8 +55,8 @@ func (t *terminalTable) open(id holt.TerminalID, spec holt.TerminalSpec) (*termi
 		}
 	}
 	if running >= maxTerminals {
-		return nil, holt.Errorf(holt.TooMany, "%d terminals are open in this computer; no more are allowed", running).
-			WithHint("holt terminal list shows them, holt terminal close ends one")
+		return nil, holt.Errorf(holt.TooMany, "too many terminals: %d are open in this computer", running).
+			WithHint("list them with holt terminal list, close one with holt terminal close")
 	}
 	t.groups.sweep()
 	c, err := prepareTerminal(string(id), spec, t.workspace)
@@ -75,19 +74,18 @@ func (t *terminalTable) open(id holt.TerminalID, spec holt.TerminalSpec) (*termi
 	t.mu.Unlock()
 	go func() {
 		started.supervise(t.log)
-		t.economize()
+		t.forgetEnded()
 	}()
 	return started, nil
 }
 
-// economize forgets the terminals that ended first, and lets go of what ended
-// ones showed.
-func (t *terminalTable) economize() {
+// forgetEnded forgets the oldest ended terminals, and frees the output of ended ones.
+func (t *terminalTable) forgetEnded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var kept []*terminal
 	ended, bytes := 0, 0
-	for _, one := range slices.Backward(t.order) { // the newest stay
+	for _, one := range slices.Backward(t.order) { // keep the newest
 		if at, over := one.over(); over {
 			ended++
 			if ended > keepTerminals && time.Since(at) > keepFor || ended > 2*keepTerminals {
@@ -117,10 +115,10 @@ func (t *terminalTable) get(id holt.TerminalID) (*terminal, error) {
 		}
 	}
 	return nil, holt.Errorf(holt.NotFound, "no terminal %q in this computer's agent", clip(string(id))).
-		WithHint("ended terminals are kept for a while, and none survives a restart of the computer")
+		WithHint("ended terminals are kept for some time, and are lost when the computer restarts")
 }
 
-// end kills what runs on terminals, for an agent that is going away.
+// end kills the processes of all terminals, when the agent ends.
 func (t *terminalTable) end() {
 	for _, one := range t.all() {
 		one.group.kill()
@@ -167,7 +165,7 @@ func (s *Server) signalTerminal(ctx context.Context, raw json.RawMessage) (any, 
 		return nil, err
 	}
 	if _, over := t.over(); over || !t.signal(sig) {
-		return nil, holt.Errorf(holt.Conflict, "nothing runs on terminal %s", t.snapshot().Name)
+		return nil, holt.Errorf(holt.Conflict, "no process is running on terminal %s", t.snapshot().Name)
 	}
 	return nil, nil
 }

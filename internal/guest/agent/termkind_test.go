@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTerminalsThatThereAreNot: a kind of terminal without a description becomes one that programs know.
-func TestTerminalsThatThereAreNot(t *testing.T) {
+// TestUnknownTerminalType: an unknown terminal type is replaced by a known one.
+func TestUnknownTerminalType(t *testing.T) {
 	root := guestWith(t, map[string]string{
 		"/lib/terminfo/x/xterm-256color": "", "/lib/terminfo/x/xterm": "", "/usr/share/terminfo/s/screen-256color": "", "/lib/terminfo/l/linux": "",
 		"/lib/terminfo/d/dumb": "", "/etc/terminfo/61/alacritty": "", "/home/agent/.terminfo/x/xterm-ghostty": "", "/mine/x/xterm-mine": "",

@@ -15,9 +15,9 @@ import (
 
 const (
 	ioctlTrim = 0xc0185879 // FITRIM, linux/fs.h
-	// trimStep is how much of a file system is looked at before the time is: bytes.
+	// trimStep is how much of a file system is trimmed between checks of the time: bytes.
 	trimStep = 1 << 30
-	// trimLeast is what the host's disk gives back at the least: a cluster of qcow2.
+	// trimLeast is the smallest range that the host's disk frees: a cluster of qcow2.
 	trimLeast = 64 << 10
 )
 
@@ -28,9 +28,9 @@ type trimArgs struct {
 	LimitMS int64 `json:"limit_ms"`
 }
 
-// trim tells the disk which bytes of the root file system are in no file any more, so
-// that the host has them back. What it has told once it does not tell again. One
-// that takes longer than it may is broken off: the next one goes on.
+// trim discards the unused blocks of the root file system, so that the host
+// frees them. Blocks that were discarded are not discarded again. It stops at
+// its time limit; the next call continues.
 func (s *Server) trim(ctx context.Context, raw json.RawMessage) (any, error) {
 	args, err := decode[trimArgs](raw)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) trim(ctx context.Context, raw json.RawMessage) (any, error) {
 	if !s.opt.Machine {
 		return nil, errNoMachine
 	}
-	s.trimming.Lock() // a host whose session broke asks again while the first is at work
+	s.trimming.Lock() // after a broken session a host may repeat a call that still runs
 	defer s.trimming.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.LimitMS)*time.Millisecond)
 	defer cancel()
@@ -56,20 +56,20 @@ func trimFS(ctx context.Context, dir string) error {
 	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
 		return fmt.Errorf("trim %s: %w", dir, err)
 	}
-	if err := unix.Syncfs(int(root.Fd())); err != nil { // what was freed can be told once that is on the disk
+	if err := unix.Syncfs(int(root.Fd())); err != nil { // freed blocks can be discarded after they are synced
 		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	size := st.Blocks * uint64(st.Bsize)
-	size += trimStep // what the file system needs for itself is not in there
+	size += trimStep // statfs excludes the file system's own blocks
 	for at := uint64(0); at < size && ctx.Err() == nil; at += trimStep {
 		r := trimRange{start: at, length: trimStep, least: trimLeast}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, root.Fd(), ioctlTrim, uintptr(unsafe.Pointer(&r)))
 		runtime.KeepAlive(&r)
 		switch {
-		case errors.Is(errno, unix.EINVAL) && at > 0: // behind its end
+		case errors.Is(errno, unix.EINVAL) && at > 0: // beyond the end
 			return nil
 		case errors.Is(errno, unix.EOPNOTSUPP), errors.Is(errno, unix.ENOTTY):
-			return nil // a file system, or a disk, that cannot
+			return nil // not supported by the file system or disk
 		case errno != 0:
 			return fmt.Errorf("trim %s: %w", dir, errno)
 		}

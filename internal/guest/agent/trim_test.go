@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is deleted in a file system goes out of the disk that it lies on.
+// Blocks of files deleted in a file system are freed on its disk.
 func TestTrim(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test mounts: run it as root")

@@ -25,7 +25,7 @@ var (
 	}
 )
 
-// setModes sets a terminal's modes; those that are not known here, speeds and parity among them, are left as they are.
+// setModes sets a terminal's modes, and ignores unknown ones, including speeds and parity.
 func setModes(fd int, modes []holt.TerminalMode) error {
 	if len(modes) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func setModes(fd int, modes []holt.TerminalMode) error {
 	}
 	for _, m := range modes[:min(len(modes), holt.MostTerminalModes)] {
 		if at, ok := modeChars[m.Op]; ok {
-			t.Cc[at] = uint8(m.Value) // 255: no such key
+			t.Cc[at] = uint8(m.Value) // 255: no key
 			if m.Value == 255 {
 				t.Cc[at] = 0
 			}

@@ -12,26 +12,25 @@ import (
 	"holt"
 )
 
-// unitDir is where the units of services lie: those that were added, and those that
-// the template declares.
+// unitDir is the directory of the units of services, both added ones and those of the template.
 const unitDir = "/etc/systemd/system"
 
 const (
 	unitSuffix = ".service"
-	// inFork are the lines of a unit that is restarted in a fork, before the target is reached there; package image
-	// writes them, too.
+	// inFork are the lines of a unit that is restarted in a fork, before the target
+	// is reached; package image also writes them.
 	inFork = "PartOf=" + forkTarget + "\nBefore=" + forkTarget
-	// specMark begins the line of a unit that has the service's spec, in a section that
-	// systemd passes over. A unit that has none was not made here.
+	// specMark begins the line with a service's spec in a unit, in a section that
+	// systemd ignores. A unit without it was not created here.
 	specMark = "Spec="
-	// ofTemplate ends the description of a service that the template declares; package image writes it.
+	// ofTemplate ends the description of a service of the template; package image writes it.
 	ofTemplate = ", of the template"
 )
 
-// unitText is the systemd unit of a service, as systemd.service(5) has it.
+// unitText returns the systemd unit of a service (systemd.service(5)).
 func unitText(s holt.ServiceSpec) (string, error) {
 	shown := s
-	shown.Env = nil // it stands in its own lines
+	shown.Env = nil // written as lines of their own
 	spec, err := json.Marshal(shown)
 	if err != nil {
 		return "", err
@@ -43,7 +42,7 @@ func unitText(s holt.ServiceSpec) (string, error) {
 		line(inFork)
 	}
 	line("\n[Service]\nType=exec\nEnvironmentFile=-/etc/environment\nEnvironmentFile=-/%s", proxyEnvironment)
-	env := "" // not Environment=, which counts less than a file
+	env := "" // not Environment=, which EnvironmentFile= overrides
 	if len(s.Env) > 0 {
 		env = "/usr/bin/env "
 	}
@@ -60,7 +59,7 @@ func unitText(s holt.ServiceSpec) (string, error) {
 	return b.String(), nil
 }
 
-// readyProbe is a shell command that succeeds once a service is ready, or "".
+// readyProbe returns a shell command that succeeds once a service is ready, or "".
 func readyProbe(r holt.ServiceReady) string {
 	if r.Port != 0 {
 		return "(exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port) + ")"
@@ -71,15 +70,15 @@ func readyProbe(r holt.ServiceReady) string {
 	return "/bin/sh -c '" + strings.ReplaceAll(string(r.Command), "'", `'\''`) + "'"
 }
 
-// unitWord makes one word of s for a unit file, where % would stand for something else.
+// unitWord quotes s as one word of a unit file, and escapes %.
 func unitWord(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s) + `"`
 }
 
-// unitArgument makes one word of s for a command in a unit file, where $ would, too.
+// unitArgument quotes s as one word of a command in a unit file, and also escapes $.
 func unitArgument(s string) string { return strings.ReplaceAll(unitWord(s), "$", "$$") }
 
-// readUnit returns the service that a unit file is; ok is false if it is none.
+// readUnit returns the service of a unit file; ok is false if it is not one.
 func readUnit(path, text string) (s holt.Service, ok bool) {
 	s.Name = strings.TrimSuffix(filepath.Base(path), unitSuffix)
 	for line := range strings.Lines(text) {
@@ -99,7 +98,7 @@ func readUnit(path, text string) (s holt.Service, ok bool) {
 		case key == "Restart":
 			s.Spec.Restart = holt.ServiceRestart(value)
 		case key == "ExecStart" && s.Spec.Command == "":
-			if _, word, found := strings.Cut(value, `/bin/sh -c "`); found { // behind what env sets
+			if _, word, found := strings.Cut(value, `/bin/sh -c "`); found { // after the variables
 				value = word
 			}
 			command := strings.Trim(value, `"`)

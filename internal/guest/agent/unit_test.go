@@ -9,7 +9,7 @@ import (
 	"holt"
 )
 
-// TestUnit: what a unit says is read back, and a unit that is not a service is none.
+// TestUnit: a service survives encoding as a unit; other units are not services.
 func TestUnit(t *testing.T) {
 	spec, err := holt.ServiceSpec{
 		Name: "web", Command: `echo "100%" $HOME '\n'`, Env: map[holt.OSString]holt.OSString{"A": `b "c" %d`}, Ready: holt.ServiceReady{Command: "test -e 'x y'"}, RestartInFork: true,
@@ -65,7 +65,7 @@ func TestShowService(t *testing.T) {
 	}
 }
 
-// TestHostileService: what a guest says of a service is bounded, or refused.
+// TestHostileService: a guest's description of a service is sanitised or refused.
 func TestHostileService(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	for _, s := range []holt.Service{

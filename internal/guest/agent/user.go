@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultUser = "agent"
-	defaultID   = 1000 // uid and gid of the default user where it has no entry
+	defaultID   = 1000 // uid and gid of the default user without an entry
 	maxDatabase = 8 << 20
 )
 
@@ -25,8 +25,8 @@ type account struct {
 	Groups            []uint32 // supplementary
 }
 
-// findAccount looks a user up by name or number ("": agent). It reads
-// /etc/passwd and /etc/group itself: a static program has no NSS.
+// findAccount looks up a user by name or number ("": agent). It parses
+// /etc/passwd and /etc/group itself, because a static program has no NSS.
 func findAccount(name string) (account, error) {
 	if name == "" {
 		name = defaultUser
@@ -68,8 +68,7 @@ func findAccount(name string) (account, error) {
 	return a, err
 }
 
-// strangerAccount is the account of a user without an entry: the default user,
-// or a number.
+// strangerAccount returns the account of a user without an entry: the default user, or a number.
 func strangerAccount(name string) (account, error) {
 	if name == defaultUser {
 		return account{Name: name, Home: "/home/agent", Shell: "/bin/sh", UID: defaultID, GID: defaultID}, nil
@@ -78,11 +77,11 @@ func strangerAccount(name string) (account, error) {
 		return account{Name: name, Home: "/", Shell: "/bin/sh", UID: uint32(id), GID: uint32(id)}, nil
 	}
 	return account{}, holt.Errorf(holt.NotFound, "no user %q in this computer", clip(name)).
-		WithHint("getent passwd, run in the computer, lists its users; useradd makes one")
+		WithHint("in the computer, list users with getent passwd, create one with useradd")
 }
 
 // eachEntry calls entry with the fields of each well-formed line until it
-// returns false. A file that is absent has no lines.
+// returns false. A missing file has no lines.
 func eachEntry(path string, fields int, entry func([]string) bool) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,22 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A user's session is a systemd of the user's own (user@UID.service) with a D-Bus. The default user's lingers: it
-// is up without a login. In a template it starts before the template is kept, so a computer made from one has it at once.
+// A user's session is the user's own systemd (user@UID.service) with a D-Bus.
+// The default user's session lingers: it runs without a login. In a template it
+// starts before the snapshot, so that computers made from the template have it
+// at once.
 
 const (
-	lingerDir    = "/var/lib/systemd/linger" // logind's: a file for each user that lingers
+	lingerDir    = "/var/lib/systemd/linger" // of logind: a file for each lingering user
 	busSocket    = "/run/dbus/system_bus_socket"
 	runtimeDirs  = "/run/user"
-	sessionStart = 90 * time.Second       // what a template waits for it
-	sessionCheck = 100 * time.Millisecond // how often the workspace is looked at until it is there
+	sessionStart = 90 * time.Second       // how long a template waits for it
+	sessionCheck = 100 * time.Millisecond // how often the workspace's mount is checked
 )
 
-// sessionVariables adds where a user's session is, if the user has one in the machine whose root is at root.
+// sessionVariables adds the variables of a user's session, if the user has one
+// in the machine with its root at root.
 func sessionVariables(vars map[string]string, root string, user account) {
 	dir := filepath.Join(runtimeDirs, strconv.FormatUint(uint64(user.UID), 10))
 	if !isThere(root+GuestPath) || !isThere(root+dir) && !lingers(root, user.Name) {
-		return // or it is no machine of its own
+		return // or there is no machine of its own
 	}
 	vars["XDG_RUNTIME_DIR"] = dir
 	vars["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=" + dir + "/bus"
@@ -44,7 +47,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// linger has logind start the default user's session, now and at each start.
+// linger makes logind start the default user's session, now and at each boot.
 func linger(ctx context.Context) error {
 	if err := awaitSocket(ctx, busSocket); err != nil {
 		return err
@@ -55,8 +58,9 @@ func linger(ctx context.Context) error {
 	return nil
 }
 
-// startEarlySession starts the session in a template, whose workspace answers nobody: meanwhile an empty
-// directory covers it, since the user's systemd looks for units in the user's home.
+// startEarlySession starts the session in a template, whose workspace is not
+// served: an empty directory covers it meanwhile, since the user's systemd
+// looks for units in the user's home.
 func (s *Server) startEarlySession(ctx context.Context) error {
 	user, err := findAccount("")
 	if err != nil {
@@ -71,13 +75,14 @@ func (s *Server) startEarlySession(ctx context.Context) error {
 	if err := linger(ctx); err != nil {
 		return err
 	}
-	// With the units that all users have.
+	// With the units for all users.
 	_, err = systemctl(ctx, "start", fmt.Sprintf("user@%d.service", user.UID))
 	return err
 }
 
-// keepSession sees to it, once a workspace is there, that the default user's session is up and has the units in the
-// user's home. Nobody waits for it: a workspace may not answer.
+// keepSession ensures, once the workspace is served, that the default user's
+// session runs with the units in the user's home. It runs in the background,
+// because the workspace may not respond.
 func (s *Server) keepSession(ctx context.Context) {
 	if err := s.raiseSession(ctx); err != nil && ctx.Err() == nil {
 		s.log.Warn("the default user has no systemd session", "err", err)
@@ -85,7 +90,7 @@ func (s *Server) keepSession(ctx context.Context) {
 }
 
 func (s *Server) raiseSession(ctx context.Context) error {
-	if err := s.awaitStanding(ctx, Unwelcome); err != nil { // for ever in a template
+	if err := s.awaitStanding(ctx, Unwelcome); err != nil { // never returns in a template
 		return err
 	}
 	user, err := findAccount("")
@@ -94,7 +99,8 @@ func (s *Server) raiseSession(ctx context.Context) error {
 	}
 	early := isThere(managerSocket(user))
 	if !early && os.MkdirAll(lingerDir, 0o755) == nil {
-		// Without logind, which may not be up: programs that start before it are told of the session as well.
+		// Without logind, which may not be up: programs that start earlier also get the
+		// session's variables.
 		os.WriteFile(filepath.Join(lingerDir, user.Name), nil, 0o644)
 	}
 	if err := s.awaitStanding(ctx, Served); err != nil {
@@ -109,7 +115,7 @@ func (s *Server) raiseSession(ctx context.Context) error {
 	return nil
 }
 
-// awaitStanding waits until the workspace is as far as that.
+// awaitStanding waits until the workspace has reached a standing.
 func (s *Server) awaitStanding(ctx context.Context, is Standing) error {
 	poll := time.NewTicker(sessionCheck)
 	defer poll.Stop()
@@ -123,12 +129,12 @@ func (s *Server) awaitStanding(ctx context.Context, is Standing) error {
 	return nil
 }
 
-// managerSocket is what the user's systemd listens at.
+// managerSocket returns the socket of the user's systemd.
 func managerSocket(user account) string {
 	return filepath.Join(runtimeDirs, strconv.FormatUint(uint64(user.UID), 10), "systemd/private")
 }
 
-// hasUnits says whether a home has units or an environment for the user's systemd.
+// hasUnits reports whether a home has units or environment files for the user's systemd.
 func hasUnits(home string) bool {
 	for _, dir := range []string{".config/systemd", ".config/environment.d", ".local/share/systemd/user"} {
 		if _, err := os.Lstat(filepath.Join(home, dir)); !errors.Is(err, os.ErrNotExist) {
@@ -138,7 +144,8 @@ func hasUnits(home string) bool {
 	return false
 }
 
-// startOwnUnits has a user's systemd that started without the user's home read it, and start what is enabled there.
+// startOwnUnits makes a user's systemd that started without the user's home
+// read it, and start the enabled units.
 func startOwnUnits(ctx context.Context, user account) error {
 	vars := map[string]string{}
 	sessionVariables(vars, "", user)

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSessionVariables: whoever has a session of their own is told where it is, in a machine alone.
+// TestSessionVariables: users with a session get its variables, in a machine only.
 func TestSessionVariables(t *testing.T) {
 	agent, other := account{Name: "agent", UID: 1000}, account{Name: "ci", UID: 1500}
 	is := func(uid string) map[string]string {

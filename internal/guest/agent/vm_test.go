@@ -19,8 +19,7 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// vm is a real machine: the image base under QEMU, with real virtio-serial
-// ports and this tree's agent.
+// vm is a real machine: the image base under QEMU, with virtio-serial ports and this tree's agent.
 type vm struct{ machine.Machine }
 
 func startVM(t *testing.T, args ...string) vm {
@@ -73,9 +72,8 @@ func (v vm) ends(t *testing.T) {
 	}
 }
 
-// dial connects anew when no answer comes: QEMU can meet the end of a
-// connection in a write and hold the port back after it, until the next one
-// ends.
+// dial reconnects when no answer comes: QEMU can detect the end of a connection
+// in a write and then throttle the port until the next one ends.
 func (v vm) dial(t *testing.T, port string) net.Conn {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -120,8 +118,8 @@ func hello(t *testing.T, c *Client) Hello {
 	return h
 }
 
-// TestMachine does on a machine what other tests do in namespaces, and what
-// only a machine has: its clock, its root disk, an agent that comes again.
+// TestMachine runs in a machine what other tests run in namespaces, and tests
+// clock, root disk and a restart of the agent.
 func TestMachine(t *testing.T) {
 	v := startVM(t)
 	fs := serveFS(t, v.dial(t, machine.PortFiles), newTestFS())
@@ -142,7 +140,7 @@ func TestMachine(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A host that ends in the midst of transfers.
+	// A host that ends during transfers.
 	for range 3 {
 		conn := v.dial(t, machine.PortControl) // which ends the former
 		c, err := NewClient(conn)
@@ -157,7 +155,7 @@ func TestMachine(t *testing.T) {
 	identity(t, v.client(t))
 	rootDisk(t, v.client(t))
 
-	// The agent is killed: another comes, and the workspace stays as it is.
+	// The agent is killed: it is restarted, and the workspace stays mounted.
 	c = v.client(t)
 	c.StartRun(t.Context(), holt.NewRunID(), holt.RunSpec{Command: "kill -9 $PPID", User: "root", Cwd: "/"}) // its answer may be lost
 	select {
@@ -174,7 +172,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// shellInMachine sits at a login shell of the machine.
+// shellInMachine uses a login shell of the machine.
 func shellInMachine(t *testing.T, c *Client) {
 	t.Helper()
 	info := openTerm(t, c, holt.TerminalSpec{Size: holt.TerminalSize{Rows: 33, Cols: 99}})
@@ -188,7 +186,8 @@ func shellInMachine(t *testing.T, c *Client) {
 	}
 }
 
-// inventoried is an inventory with every directory read: on a busy host the time for that may be over before.
+// inventoried returns an inventory with every directory read: on a busy host
+// the time limit may expire before.
 func inventoried(t *testing.T, c *Client) (all holt.Inventory, err error) {
 	t.Helper()
 	for range 5 {
@@ -199,7 +198,7 @@ func inventoried(t *testing.T, c *Client) (all holt.Inventory, err error) {
 	return all, err
 }
 
-// rootDisk lists the files of the machine's root disk, before and after some are made.
+// rootDisk lists the files of the machine's root disk, before and after some are created.
 func rootDisk(t *testing.T, c *Client) {
 	t.Helper()
 	began := time.Now()
@@ -255,7 +254,7 @@ func identity(t *testing.T, c *Client) {
 	}
 }
 
-// A machine that is asked to end before its init listens ends all the same.
+// A machine that is asked to end before its init listens still ends.
 func TestMachineEndsEarly(t *testing.T) {
 	v := startVM(t)
 	c := v.client(t)
@@ -266,7 +265,7 @@ func TestMachineEndsEarly(t *testing.T) {
 	v.ends(t)
 }
 
-// A machine that cannot come up says why and powers off.
+// A machine that cannot boot prints the reason and powers off.
 func TestMachineWithoutRoot(t *testing.T) {
 	v := startVM(t, "holt.root=/dev/console")
 	v.ends(t)

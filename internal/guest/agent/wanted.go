@@ -15,23 +15,24 @@ import (
 	"holt"
 )
 
-// A client of a run may leave its own input alone until the run reads: a shell's loop has the
-// same input, and what one command takes of it the next one lacks. A pipe does not tell that
-// somebody waits at its other end, but the kernel tells in what system call a thread waits.
+// A client of a run may leave its own input unread until the run reads:
+// commands of a shell loop share the loop's input, and what one command
+// consumes the next one lacks. A pipe does not tell whether a process waits at
+// its other end, but the kernel tells in which system call a thread waits.
 const (
-	wantedFirst = 2 * time.Millisecond   // between the first looks
-	wantedMost  = 100 * time.Millisecond // and the last ones, unless a look itself takes long
-	wantedShare = 20                     // a look takes at most one part in so many of the time
-	wantedFDs   = 1024                   // descriptors of one poll or select that are looked at
+	wantedFirst = 2 * time.Millisecond   // interval of the first checks
+	wantedMost  = 100 * time.Millisecond // and of the last ones, unless a check takes long
+	wantedShare = 20                     // checks take at most 1/20 of the time
+	wantedFDs   = 1024                   // descriptors of one poll or select to inspect
 
 	pollRDNorm = 0x40 // POLLRDNORM
 )
 
-// awaitWantedBy is awaitWanted for a host that says nothing until then, or goes.
+// awaitWantedBy is awaitWanted, and ends when the host sends something or is gone.
 func (r *run) awaitWantedBy(ctx context.Context, st *serverStream) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	silent := make(chan struct{}) // closed when the host is no longer listened to
+	silent := make(chan struct{}) // closed when the host is not read any more
 	go func() {
 		defer close(silent)
 		if n, err := st.Read(make([]byte, 1)); n > 0 || !isTimeout(err) {
@@ -49,7 +50,7 @@ func (r *run) awaitWantedBy(ctx context.Context, st *serverStream) error {
 func (r *run) awaitWanted(ctx context.Context) error {
 	var st unix.Stat_t
 	if err := withFD(r.stdin, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
-		return holt.Errorf(holt.Conflict, "run %s takes no more input", r.group.id)
+		return holt.Errorf(holt.Conflict, "run %s has closed its input", r.group.id)
 	}
 	pipe := fmt.Sprintf("pipe:[%d]", st.Ino)
 	for wait := wantedFirst; ; wait = min(2*wait, wantedMost) {
@@ -67,7 +68,7 @@ func (r *run) awaitWanted(ctx context.Context) error {
 	}
 }
 
-// wantsFrom tells whether a thread of a process waits for bytes of a pipe.
+// wantsFrom reports whether a thread of a process waits for bytes of a pipe.
 func wantsFrom(pid int, pipe string) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
 	threads, err := os.ReadDir(dir + "/task")
@@ -78,7 +79,7 @@ func wantsFrom(pid int, pipe string) bool {
 		b, err := os.ReadFile(dir + "/task/" + thread.Name() + "/syscall")
 		if os.IsNotExist(err) {
 			if _, err := os.Stat("/proc/self/syscall"); err != nil {
-				return true // a kernel that does not tell
+				return true // the kernel does not provide it
 			}
 		}
 		var nr int
@@ -109,7 +110,7 @@ func awaited(dir string, nr int, args [3]uint64) []int {
 		return selected(dir, args[0], args[1])
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2:
 		return watched(dir, int(int32(args[0])))
-	case unix.SYS_IO_URING_ENTER: // what for only its memory says
+	case unix.SYS_IO_URING_ENTER: // the descriptors are only in its memory
 		return openFDs(dir)
 	}
 	return nil
@@ -129,7 +130,7 @@ func memory(dir string, at uint64, n int) []byte {
 	return b
 }
 
-// polled are the descriptors of an array of struct pollfd that are to be readable.
+// polled returns the descriptors polled for reading in an array of struct pollfd.
 func polled(dir string, at, n uint64) (fds []int) {
 	b := memory(dir, at, int(min(n, wantedFDs))*8)
 	for ; len(b) >= 8; b = b[8:] {
@@ -140,7 +141,7 @@ func polled(dir string, at, n uint64) (fds []int) {
 	return fds
 }
 
-// selected are the first n descriptors of a fd_set.
+// selected returns the descriptors below n in a fd_set.
 func selected(dir string, n, at uint64) (fds []int) {
 	b := memory(dir, at, wantedFDs/8)
 	for fd := range int(min(n, wantedFDs)) {
@@ -151,7 +152,7 @@ func selected(dir string, n, at uint64) (fds []int) {
 	return fds
 }
 
-// watched are the descriptors in an epoll that are to be readable.
+// watched returns the descriptors of an epoll that wait for reading.
 func watched(dir string, epoll int) (fds []int) {
 	b, _ := os.ReadFile(dir + "/fdinfo/" + strconv.Itoa(epoll))
 	for line := range bytes.Lines(b) {
@@ -164,7 +165,7 @@ func watched(dir string, epoll int) (fds []int) {
 	return fds
 }
 
-// openFDs are all descriptors.
+// openFDs returns all open descriptors.
 func openFDs(dir string) (fds []int) {
 	entries, _ := os.ReadDir(dir + "/fd")
 	for _, e := range entries[:min(len(entries), wantedFDs)] {

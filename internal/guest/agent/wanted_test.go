@@ -7,8 +7,9 @@ import (
 	"holt"
 )
 
-// Input that waits until it is wanted comes to whoever reads, in whatever way, and to nobody else.
-func TestWantedInput(t *testing.T) {
+// Input that waits until it is wanted goes to the process that reads, by any
+// system call, and to no other.
+func TestInputWhenWanted(t *testing.T) {
 	c := startGuest(t).client(t)
 	start := func(line string) holt.RunID {
 		id := holt.NewRunID()

@@ -22,18 +22,18 @@ const (
 		unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_EXCL_UNLINK
 )
 
-// watcher turns inotify's events into FileEvents.
+// watcher converts inotify's events to FileEvents.
 type watcher struct {
 	file      *os.File
 	fd        int
 	root      string
 	recursive bool
 	paths     map[int32]string // by watch descriptor
-	full      bool             // maxWatched was met, and told
+	full      bool             // maxWatched was reached and reported
 }
 
-// watchFiles streams the changes under a path until the host closes the stream
-// or the path itself is gone.
+// watchFiles streams changes under a path until the host closes the stream or
+// the path itself is removed.
 func watchFiles(ctx context.Context, st *serverStream) error {
 	args, err := fileArguments(st.args)
 	if err != nil {
@@ -86,9 +86,8 @@ func newWatcher(root string, recursive bool) (*watcher, error) {
 	return w, nil
 }
 
-// add watches path and, if the watch is recursive, the directories below it.
-// It returns what it found there, for a directory that is new may already have
-// entries.
+// add watches path and, if the watch is recursive, the directories below it. It
+// returns what it found, because a new directory may already have entries.
 func (w *watcher) add(path string) (found []FileEvent, err error) {
 	if len(w.paths) >= maxWatched {
 		if !w.full {
@@ -109,7 +108,7 @@ func (w *watcher) add(path string) (found []FileEvent, err error) {
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil, nil // a file, or gone again
+		return nil, nil // not a directory, or removed
 	}
 	for _, e := range entries {
 		child := filepath.Join(path, e.Name())
@@ -126,14 +125,14 @@ func (w *watcher) add(path string) (found []FileEvent, err error) {
 	return found, nil
 }
 
-// move is half a rename, waiting for the other half.
+// move is half of a rename, waiting for the other half.
 type move struct {
 	cookie uint32
 	path   string
 	dir    bool
 }
 
-// translate reads raw events. gone says that the watched path is no more.
+// translate decodes raw events. gone reports that the watched path was removed.
 func (w *watcher) translate(b []byte) (events []FileEvent, gone bool) {
 	var from *move
 	flush := func() {
@@ -192,7 +191,7 @@ func (w *watcher) translate(b []byte) (events []FileEvent, gone bool) {
 	return events, gone
 }
 
-// appendOnce leaves out what the last event has said already.
+// appendOnce omits a repetition of the last event.
 func appendOnce(events []FileEvent, e FileEvent) []FileEvent {
 	if n := len(events); n > 0 && events[n-1] == e {
 		return events
@@ -200,7 +199,7 @@ func appendOnce(events []FileEvent, e FileEvent) []FileEvent {
 	return append(events, e)
 }
 
-// grow watches a new directory; what it cannot watch it tells as overflow.
+// grow watches a new directory; what it cannot watch is reported as overflow.
 func (w *watcher) grow(path string) []FileEvent {
 	found, err := w.add(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF) {
@@ -209,7 +208,7 @@ func (w *watcher) grow(path string) []FileEvent {
 	return found
 }
 
-// moved renames the watched paths at and below a directory.
+// moved updates the watched paths at and below a renamed directory.
 func (w *watcher) moved(from, to string) {
 	for wd, path := range w.paths {
 		if path == from {

@@ -20,8 +20,7 @@ import (
 	"holt"
 )
 
-// muxFrame is a frame of the multiplexer as a guest of ill will makes it: its
-// length need not be that of its body.
+// muxFrame returns a frame of the multiplexer whose length field may differ from its body.
 func muxFrame(kind byte, flags uint16, stream, length uint32, body []byte) []byte {
 	b := []byte{0, kind}
 	b = binary.BigEndian.AppendUint16(b, flags)
@@ -35,7 +34,7 @@ func data(stream uint32, body []byte) []byte {
 	return muxFrame(muxData, 0, stream, uint32(len(body)), body)
 }
 
-// answered is the body of a frame that answers a request.
+// answered returns the body of a frame that answers a request.
 func answered(t testing.TB, result any, err error) []byte {
 	var b bytes.Buffer
 	if err := writeAnswer(&b, result, err); err != nil {
@@ -44,8 +43,8 @@ func answered(t testing.TB, result any, err error) []byte {
 	return b.Bytes()
 }
 
-// scripted is a guest that sends what it is told to once the host has opened a
-// stream, and reads the host's bytes to no end.
+// scripted is a guest that sends given bytes once the host has opened a stream,
+// and reads the host's bytes without end.
 func scripted(t testing.TB, send ...[]byte) *Client {
 	near, far := net.Pipe()
 	t.Cleanup(func() { far.Close() })
@@ -65,7 +64,7 @@ func scripted(t testing.TB, send ...[]byte) *Client {
 	return c
 }
 
-// returns fails the test if f does not come back.
+// returns fails the test if f does not return.
 func returns(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -83,9 +82,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// A guest that begins a frame and does not go on holds whoever waits for it no
-// longer than his context and a little.
-func TestHalfFrame(t *testing.T) {
+// A guest that does not finish a frame blocks a caller only slightly longer than its context.
+func TestIncompleteFrame(t *testing.T) {
 	c := scripted(t, acknowledge(1), muxFrame(muxData, 0, 1, 100, []byte{0}))
 	returns(t, func() {
 		_, err := c.Hello(soon(t))
@@ -94,7 +92,7 @@ func TestHalfFrame(t *testing.T) {
 	})
 }
 
-// A guest that reads nothing holds nobody up who opens a stream, asks or sends.
+// A guest that does not read blocks no caller that opens a stream, asks or sends.
 func TestDeafGuest(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -111,7 +109,7 @@ func TestDeafGuest(t *testing.T) {
 	})
 }
 
-// A caller who is slow himself costs nobody the channel.
+// A slow caller does not end the channel for others.
 func TestSlowCaller(t *testing.T) {
 	out := appendEvent(nil, eventStdout, 0, []byte("x"))
 	c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)), data(1, out))
@@ -128,7 +126,7 @@ func TestSlowCaller(t *testing.T) {
 	wantCode(t, "follow", err, holt.Timeout)
 }
 
-// Streams that a guest never acknowledges are given up like others.
+// Streams that a guest does not acknowledge end like others.
 func TestUnacknowledged(t *testing.T) {
 	c := scripted(t)
 	c.stuck = time.Hour
@@ -142,7 +140,7 @@ func TestUnacknowledged(t *testing.T) {
 	})
 }
 
-// More operations than are allowed are refused, and do not wait.
+// Operations beyond the limit are refused without waiting.
 func TestOperationsBounded(t *testing.T) {
 	c := scripted(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,7 +162,7 @@ func TestOperationsBounded(t *testing.T) {
 	})
 }
 
-// What a guest sends on a stream that was closed is not kept.
+// Data for a closed stream is not kept.
 func TestClosedStreamsAreForgotten(t *testing.T) {
 	c := hostile(t, eachStream(func(st *yamux.Stream) {
 		go func() { // and never closes it
@@ -184,7 +182,7 @@ func TestClosedStreamsAreForgotten(t *testing.T) {
 	})
 }
 
-// yamux keeps a trace of each stream that carries data unacknowledged.
+// yamux never forgets a stream with unacknowledged data.
 func TestDataUnacknowledged(t *testing.T) {
 	c := scripted(t, data(1, answered(t, Hello{}, nil)))
 	_, err := c.Hello(t.Context())
@@ -192,7 +190,7 @@ func TestDataUnacknowledged(t *testing.T) {
 	<-c.Done()
 }
 
-// A guest's errors are its own words only as far as they do no harm.
+// A guest's errors are sanitised.
 func TestForeignErrors(t *testing.T) {
 	rude := &holt.Error{
 		Code: holt.Unauthenticated, Message: "\x1b]0;mine\x07 see\nme" + strings.Repeat("!", 1<<16),
@@ -228,7 +226,7 @@ func TestForeignErrors(t *testing.T) {
 	}
 }
 
-// What a guest says of itself, of its runs and files is bounded.
+// A guest's descriptions of itself, runs and files are bounded.
 func TestForeignFacts(t *testing.T) {
 	c := scripted(t, acknowledge(1), data(1, answered(t, Hello{BootID: strings.Repeat("\x1b", 1<<16), Runs: -1}, nil)))
 	h, err := c.Hello(t.Context())
@@ -255,7 +253,7 @@ func TestForeignFacts(t *testing.T) {
 	}
 }
 
-// A guest cannot list a file under a name that is none.
+// A guest cannot list a file with an invalid name.
 func TestListNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../../etc/passwd", "a/b", "/etc", "a\x00b", strings.Repeat("n", 4096)} {
 		list := []holt.FileInfo{{Name: "good", Kind: "file"}, {Name: holt.OSString(name), Kind: "file"}}
@@ -272,7 +270,7 @@ func TestListNames(t *testing.T) {
 	}
 }
 
-// Lists end, also those of a guest that does not end them.
+// Lists end, even if the guest does not end them.
 func TestListsBounded(t *testing.T) {
 	endless := func(item string, n int) io.Reader {
 		items := "[" + strings.Repeat(item+",", n-1) + item + "]"
@@ -288,7 +286,7 @@ func TestListsBounded(t *testing.T) {
 	wantCode(t, "items", readItems(endless("{}", mostItems+1), count), holt.Corrupt)
 }
 
-// Output begins where it must, goes forward, and ends within what can be counted.
+// Events must begin at the expected offset and stay within int64.
 func TestEventOrder(t *testing.T) {
 	gap := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	exit, err := json.Marshal(holt.Run{State: holt.RunExited})
@@ -314,7 +312,7 @@ func TestEventOrder(t *testing.T) {
 	}
 }
 
-// A guest sends no more of a file than was asked for.
+// A guest cannot send more of a file than requested.
 func TestReadBounded(t *testing.T) {
 	var chunks bytes.Buffer
 	w := newChunkWriter(&chunks, maxChunk)
@@ -328,7 +326,7 @@ func TestReadBounded(t *testing.T) {
 	}
 }
 
-// A failed upload leaves no goroutine behind that waits for the guest.
+// A failed upload leaves no goroutine that waits for the guest.
 func TestFailedUpload(t *testing.T) {
 	c := scripted(t, acknowledge(1), data(1, answered(t, nil, nil)))
 	mine := errors.New("mine")
@@ -346,7 +344,7 @@ type errReader struct{ error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.error }
 
-// What was written to a port before its end arrives, however slow the far end is.
+// Data written to a port before its end arrives, however slow the far end is.
 func TestPortLingers(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "port")) // whose kernel buffers little
 	if err != nil {
@@ -387,7 +385,7 @@ func TestPortLingers(t *testing.T) {
 	})
 }
 
-// FuzzGuest gives the host any frames where an agent's should be.
+// FuzzGuest gives the host arbitrary frames in place of an agent's.
 func FuzzGuest(f *testing.F) {
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 	f.Add(byte(0), join(acknowledge(1), data(1, answered(f, Hello{}, nil))))
@@ -442,7 +440,7 @@ func FuzzGuest(f *testing.F) {
 	})
 }
 
-// A guest that sends faster than its host reads does not hold a caller beyond his context: what lies there is not read.
+// A guest that sends faster than its host reads does not block a caller beyond its context.
 func TestFastGuest(t *testing.T) {
 	send := [][]byte{acknowledge(1), data(1, answered(t, nil, nil))}
 	for n := range 10 {

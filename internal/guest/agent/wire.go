@@ -10,15 +10,16 @@ import (
 	"holt"
 )
 
-// Protocol is the version of what is spoken inside a session. An agent answers
+// Protocol is the version of the protocol inside a session. An agent accepts
 // only requests of its own version.
 const Protocol = 3
 
 const (
 	maxMessage = 1 << 20   // bytes of a JSON message
 	maxChunk   = 256 << 10 // bytes of a chunk or of one output event
-	smallChunk = 32 << 10  // for streams of which there may be many
-	// portChunk is what a guest sends of a port: with its header and that of the stream's frame the line takes it at once.
+	smallChunk = 32 << 10  // for operations with many streams
+	// portChunk is the chunk size for data of a port: with its header and the
+	// stream's it fits one write to the port.
 	portChunk = joinSize - muxHeader - 4
 )
 
@@ -27,8 +28,8 @@ type request struct {
 	V    int             `json:"v"`
 	Op   string          `json:"op"`
 	Args json.RawMessage `json:"args,omitempty"`
-	// For is the mark that the file requests of this operation bear: 1 to 8
-	// hexadecimal digits, chosen by the host.
+	// For is the mark for file requests of this operation: 1 to 8 hexadecimal
+	// digits, chosen by the host.
 	For string `json:"for,omitempty"`
 }
 
@@ -38,14 +39,14 @@ type answer struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// writeMessage writes v as JSON behind its length.
+// writeMessage writes v as JSON with its length.
 func writeMessage(w io.Writer, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(body) > maxMessage {
-		return holt.Errorf(holt.TooMany, "message of %d bytes; at most %d are allowed", len(body), maxMessage)
+		return holt.Errorf(holt.TooMany, "message is too long: %d bytes, the maximum is %d", len(body), maxMessage)
 	}
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
 	_, err = w.Write(append(b, body...))
@@ -60,9 +61,9 @@ func readMessage(r io.Reader, v any) error {
 	}
 	n := binary.BigEndian.Uint32(h[:])
 	if n > maxMessage {
-		return holt.Errorf(holt.Corrupt, "message of %d bytes; at most %d are allowed", n, maxMessage)
+		return holt.Errorf(holt.Corrupt, "message is too long: %d bytes, the maximum is %d", n, maxMessage)
 	}
-	var body bytes.Buffer // it grows with what comes: a length is only a word
+	var body bytes.Buffer // grows with the received bytes: the length is not trusted
 	if _, err := io.CopyN(&body, r, int64(n)); err != nil {
 		return unexpected(err)
 	}
@@ -72,8 +73,7 @@ func readMessage(r io.Reader, v any) error {
 	return nil
 }
 
-// readAnswer reads an answer into result, if that is not nil, or returns the
-// error it carries.
+// readAnswer decodes an answer into result, unless that is nil, or returns the error it has.
 func readAnswer(r io.Reader, result any) error {
 	var a answer
 	if err := readMessage(r, &a); err != nil {
@@ -105,7 +105,7 @@ func writeAnswer(w io.Writer, result any, err error) error {
 	return writeMessage(w, a)
 }
 
-// unexpected makes an end of stream within something an error.
+// unexpected converts io.EOF inside a message to io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -113,17 +113,17 @@ func unexpected(err error) error {
 	return err
 }
 
-// zeroChunk in a chunk's length: that many zeros, without bytes.
+// zeroChunk in a chunk's length marks that many zeros, without bytes.
 const zeroChunk = 1 << 31
 
-// chunkWriter writes a stream of chunks: u32 length, bytes or none for zeros; a length of 0 ends
-// it. What follows the end is the operation's business.
+// chunkWriter writes a stream of chunks: u32 length, and the bytes or, for
+// zeros, none; a length of 0 ends it. The operation defines what follows.
 type chunkWriter struct {
 	w   io.Writer
-	buf []byte // room for a header and a chunk
+	buf []byte // a header and a chunk
 }
 
-// newChunkWriter makes chunks of up to size bytes, at most maxChunk.
+// newChunkWriter returns a writer with chunks of up to size bytes, at most maxChunk.
 func newChunkWriter(w io.Writer, size int) *chunkWriter {
 	return &chunkWriter{w: w, buf: make([]byte, 4+size)}
 }
@@ -158,7 +158,7 @@ func (c *chunkWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	}
 }
 
-// emit writes the n bytes that stand behind the header's place.
+// emit writes the n bytes behind the space for the header.
 func (c *chunkWriter) emit(n int) error {
 	if n >= leastZeros && allZero(c.buf[4:4+n]) {
 		_, err := c.w.Write(binary.BigEndian.AppendUint32(nil, zeroChunk|uint32(n)))
@@ -169,7 +169,7 @@ func (c *chunkWriter) emit(n int) error {
 	return err
 }
 
-// leastZeros is how many zeros are worth a chunk without bytes.
+// leastZeros is the number of zeros from which a chunk without bytes is used.
 const leastZeros = 512
 
 func allZero(p []byte) bool {
@@ -181,12 +181,12 @@ func (c *chunkWriter) end() error {
 	return err
 }
 
-// chunkReader reads a stream of chunks; io.EOF stands for its end, and
-// io.ErrUnexpectedEOF for a stream that broke before it.
+// chunkReader reads a stream of chunks. io.EOF is its end; io.ErrUnexpectedEOF
+// means that the stream broke before.
 type chunkReader struct {
 	r     io.Reader
 	left  int
-	zeros bool // what is left is zeros
+	zeros bool // the rest of the chunk is zeros
 	over  bool
 }
 
@@ -205,7 +205,7 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 			n -= zeroChunk
 		}
 		if n > maxChunk {
-			return 0, holt.Errorf(holt.Corrupt, "chunk of %d bytes; at most %d are allowed", n, maxChunk)
+			return 0, holt.Errorf(holt.Corrupt, "chunk is too long: %d bytes, the maximum is %d", n, maxChunk)
 		}
 		if n == 0 {
 			c.over = true
@@ -231,7 +231,7 @@ const (
 	eventGap    = 3 // i64 bytes dropped
 	eventExit   = 4 // the run as JSON; the last event
 	eventError  = 5 // a holt.Error as JSON; the last event
-	eventTaken  = 6 // terminals: the offset is that of the client's input which the program has
+	eventTaken  = 6 // terminals: the offset of the client's input that the program has
 	eventSize   = 7 // terminals: u16 rows, u16 columns
 )
 
@@ -244,7 +244,7 @@ func appendEvent(b []byte, kind byte, offset int64, data []byte) []byte {
 	return append(b, data...)
 }
 
-// readEventFrame reads what appendEvent wrote into buf.
+// readEventFrame reads an event, as written by appendEvent, into buf.
 func readEventFrame(r io.Reader, buf []byte) (kind byte, offset int64, data []byte, err error) {
 	h := buf[:eventHeader]
 	if _, err := io.ReadFull(r, h); err != nil {
@@ -253,7 +253,7 @@ func readEventFrame(r io.Reader, buf []byte) (kind byte, offset int64, data []by
 	kind, offset = h[0], int64(binary.BigEndian.Uint64(h[1:]))
 	n := binary.BigEndian.Uint32(h[9:])
 	if n > maxChunk || offset < 0 {
-		return 0, 0, nil, holt.Errorf(holt.Corrupt, "event of %d bytes at %d", n, offset)
+		return 0, 0, nil, holt.Errorf(holt.Corrupt, "invalid event of %d bytes at offset %d", n, offset)
 	}
 	data = buf[:n]
 	_, err = io.ReadFull(r, data)
@@ -290,14 +290,14 @@ func readEvent(r io.Reader, buf []byte) (holt.RunEvent, error) {
 		}
 		return e, foreign(&he)
 	default:
-		return e, holt.Errorf(holt.Corrupt, "run event of unknown kind %d", kind)
+		return e, holt.Errorf(holt.Corrupt, "unknown run event of kind %d", kind)
 	}
 	return e, nil
 }
 
 // Kinds of the host's frames to a terminal: u8 kind, u32 length, bytes.
 const (
-	termInput = 1 // bytes that were typed
+	termInput = 1 // typed bytes
 	termSize  = 2 // u16 rows, u16 columns
 	termRead  = 3 // i64: offset up to which the host has taken output
 )
@@ -313,7 +313,7 @@ func appendTermFrame(b []byte, kind byte, data []byte) []byte {
 	return append(b, data...)
 }
 
-// readTermFrame reads a frame into buf, which holds maxTermFrame bytes.
+// readTermFrame reads a frame into buf, which has maxTermFrame bytes.
 func readTermFrame(r io.Reader, buf []byte) (kind byte, data []byte, err error) {
 	h := buf[:termHeader]
 	if _, err := io.ReadFull(r, h); err != nil {
@@ -321,7 +321,7 @@ func readTermFrame(r io.Reader, buf []byte) (kind byte, data []byte, err error) 
 	}
 	kind, n := h[0], binary.BigEndian.Uint32(h[1:])
 	if n > maxTermFrame || kind == termSize && n != 4 || kind == termRead && n != 8 || kind < termInput || kind > termRead {
-		return 0, nil, holt.Errorf(holt.Corrupt, "frame for a terminal of kind %d and %d bytes", kind, n)
+		return 0, nil, holt.Errorf(holt.Corrupt, "invalid terminal frame of kind %d and %d bytes", kind, n)
 	}
 	data = buf[:n]
 	_, err = io.ReadFull(r, data)
@@ -332,12 +332,12 @@ func appendSize(b []byte, size holt.TerminalSize) []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, size.Rows), size.Cols)
 }
 
-// decodeSize reads what appendSize wrote: four bytes.
+// decodeSize decodes four bytes, as written by appendSize.
 func decodeSize(b []byte) holt.TerminalSize {
 	return holt.TerminalSize{Rows: binary.BigEndian.Uint16(b), Cols: binary.BigEndian.Uint16(b[2:])}
 }
 
-// readTermEvent reads an event of a terminal. Its data is in buf, which holds
+// readTermEvent reads an event of a terminal. Its data is in buf, which has
 // maxChunk bytes, and valid until the next call.
 func readTermEvent(r io.Reader, buf []byte) (holt.TerminalEvent, error) {
 	var e holt.TerminalEvent
@@ -362,20 +362,20 @@ func readTermEvent(r io.Reader, buf []byte) (holt.TerminalEvent, error) {
 			return e, malformed("exit event", err)
 		}
 	default:
-		return e, holt.Errorf(holt.Corrupt, "terminal event of kind %d and %d bytes", kind, len(data))
+		return e, holt.Errorf(holt.Corrupt, "invalid terminal event of kind %d and %d bytes", kind, len(data))
 	}
 	return e, nil
 }
 
-// Arguments and results of the operations. docs/design/agent.md is the table.
+// Arguments and results of the operations; see docs/design/agent.md.
 
 type runArgs struct {
 	ID     holt.RunID    `json:"id"`
 	Spec   *holt.RunSpec `json:"spec,omitempty"`
-	Offset int64         `json:"offset,omitempty"` // run.input: negative: where it stands
-	Wanted bool          `json:"wanted,omitempty"` // run.input: first wait until the run reads
-	Keep   bool          `json:"keep,omitempty"`   // run.input: its end does not end the run's
-	Last   int           `json:"last,omitempty"`   // run.output: this many bytes, at most
+	Offset int64         `json:"offset,omitempty"` // run.input: negative: the current end
+	Wanted bool          `json:"wanted,omitempty"` // run.input: wait until the run reads
+	Keep   bool          `json:"keep,omitempty"`   // run.input: do not close the run's input at the end
+	Last   int           `json:"last,omitempty"`   // run.output: maximum number of bytes
 	Signal string        `json:"signal,omitempty"`
 }
 
@@ -385,27 +385,27 @@ type termArgs struct {
 	Signal string             `json:"signal,omitempty"`
 }
 
-// attachArgs opens terminal.attach. Who has a name (client) and comes back under
-// it learns how much of its input arrived.
+// attachArgs opens terminal.attach. A client that returns under its name
+// (client) learns how much of its input arrived.
 type attachArgs struct {
 	ID     holt.TerminalID   `json:"id"`
-	Offset int64             `json:"offset"` // of the output; negative: the oldest there is
+	Offset int64             `json:"offset"` // of the output; negative: the oldest byte kept
 	Size   holt.TerminalSize `json:"size,omitzero"`
 	Client string            `json:"client,omitempty"`
-	Input  int64             `json:"input,omitempty"` // bytes of its input that the client no longer has
+	Input  int64             `json:"input,omitempty"` // bytes of its input that the client does not have any more
 }
 
 type attachAnswer struct {
 	Terminal holt.Terminal `json:"terminal"`
-	Offset   int64         `json:"offset"`  // of the first byte of output that follows
-	End      int64         `json:"end"`     // of the output now
-	Taken    int64         `json:"taken"`   // bytes of the client's input that the agent has
-	Written  int64         `json:"written"` // and the program
+	Offset   int64         `json:"offset"`  // of the first byte of output
+	End      int64         `json:"end"`     // current end of the output
+	Taken    int64         `json:"taken"`   // bytes of the client's input received by the agent
+	Written  int64         `json:"written"` // and by the program
 }
 
 // inputAnswer ends run.input.
 type inputAnswer struct {
-	Taken int64 `json:"taken"` // bytes that the run has taken since its start
+	Taken int64 `json:"taken"` // bytes received by the run since its start
 }
 
 type fileArgs struct {
@@ -414,18 +414,18 @@ type fileArgs struct {
 	Offset    int64         `json:"offset,omitempty"`
 	Length    int64         `json:"length,omitempty"` // negative: to the end
 	Mode      uint32        `json:"mode,omitempty"`
-	NewMode   uint32        `json:"new_mode,omitempty"` // of a file that is not there yet, where Mode is 0
+	NewMode   uint32        `json:"new_mode,omitempty"` // of a new file, if Mode is 0
 	User      string        `json:"user,omitempty"`     // "": an existing file keeps its owner, a new one gets that of its directory
 	Recursive bool          `json:"recursive,omitempty"`
 
-	// Beneath is a directory that the paths are in and that no symbolic link leads out of; "": none.
+	// Beneath is the directory that paths are confined to, also by symbolic links; "": none.
 	Beneath holt.OSString `json:"beneath,omitempty"`
 }
 
 type dialArgs struct {
 	Network string `json:"network"`
 	Address string `json:"address"`
-	// User is whose rights a unix socket is dialled with; "": root's.
+	// User is the user with whose rights a unix socket is dialled; "": root.
 	User string `json:"user,omitempty"`
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Zeros cross as a length, and come out as they went in.
-func TestZerosCross(t *testing.T) {
+// Zeros are sent as a length and received as zeros.
+func TestZerosAreSentAsLength(t *testing.T) {
 	var wire bytes.Buffer
 	w := newChunkWriter(&wire, maxChunk)
 	want := append(append(make([]byte, 3*maxChunk+5), "end"...), make([]byte, maxChunk)...)

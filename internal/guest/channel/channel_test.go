@@ -17,12 +17,11 @@ import (
 	"holt"
 )
 
-// patience bounds how long a test waits for what must come; nothing asserts
-// how long it takes.
+// patience is the timeout of waits; tests do not assert durations.
 const patience = 5 * time.Minute
 
-// wire is a Line whose bytes outlive its hosts, as a virtio-serial port's do:
-// hosts attach one after the other, and a guest may not see the change.
+// wire is a Line whose bytes outlive its hosts, like a virtio-serial port's:
+// hosts attach one after the other, and a guest may miss the change.
 type wire struct {
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -105,9 +104,9 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// host attaches a host in place of the one before, if there is one; the returned
-// connection's Close loses what it had not yet passed on. Nothing that is the
-// earlier host's comes between the later one's bytes.
+// host attaches a host in place of the previous one. Closing the returned
+// connection loses what it has not passed on. Bytes of different hosts are
+// never interleaved.
 func (w *wire) host(t *testing.T) net.Conn {
 	if w.detach != nil {
 		w.detach()
@@ -180,7 +179,7 @@ func dial(t *testing.T, conn net.Conn) net.Conn {
 	return c
 }
 
-// echoes serves a port until it is closed: each session's bytes are sent back.
+// echoes serves a port until it is closed, and echoes each session's bytes.
 func echoes(t *testing.T, p *Port) {
 	done := make(chan struct{})
 	go func() {
@@ -246,8 +245,7 @@ func TestSocketSessions(t *testing.T) {
 }
 
 func TestDeviceSessions(t *testing.T) {
-	// A socket pair stands in for the port: the same descriptor calls, but
-	// the host cannot come back.
+	// A socket pair replaces the port: the same system calls, but the host cannot reconnect.
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +279,7 @@ func TestStaleBytes(t *testing.T) {
 		host := w.host(t)
 		c := dial(t, host)
 		roundTrip(t, c, data[:1+i*1000])
-		// The host dies while it sends and is sent to; its bytes stay.
+		// The host dies while it sends and receives; its bytes stay.
 		go c.Write(data)
 		io.ReadFull(c, make([]byte, i*7000))
 		c.Close()
@@ -294,7 +292,7 @@ func TestStaleBytes(t *testing.T) {
 	}
 }
 
-// A file may hold a recorded preamble; reading it must not end the session.
+// A file may contain a recorded preamble; reading it must not end the session.
 func TestPreambleAsContent(t *testing.T) {
 	s, connect := socket(t)
 	echoes(t, NewPort(s))
@@ -323,8 +321,8 @@ func TestHostOpensEarly(t *testing.T) {
 	roundTrip(t, r.conn, random(1000))
 }
 
-// Preambles that were repeated before the guest came up begin sessions that
-// the host has given up; the last one counts.
+// Preambles repeated while the guest boots begin sessions that the host has
+// abandoned; the last one counts.
 func TestRepeatedPreambles(t *testing.T) {
 	w := newWire()
 	w.in = append(random(5000), newNonce().preamble()...)
@@ -333,7 +331,7 @@ func TestRepeatedPreambles(t *testing.T) {
 	roundTrip(t, dial(t, w.host(t)), random(1000))
 }
 
-// unnoted is a line of which the guest learns later that a host is there than what it sends.
+// unnoted is a line that reports a host later than its bytes.
 type unnoted struct {
 	*wire
 	left int // writes until then
@@ -346,9 +344,9 @@ func (u *unnoted) Write(p []byte) (int, error) {
 	return u.wire.Write(p)
 }
 
-// A preamble that comes before the kernel has taken note of its host is answered all the same:
-// the host sends the next one a second later.
-func TestAnswerBeforeHostIsNoted(t *testing.T) {
+// A preamble that arrives before the kernel has registered its host is answered
+// without waiting for the next one.
+func TestAnswerBeforeHostIsRegistered(t *testing.T) {
 	u, n := &unnoted{newWire(), 5}, newNonce()
 	u.in = n.preamble()
 	defer time.AfterFunc(patience, func() { u.Close() }).Stop()
@@ -362,9 +360,9 @@ func TestAnswerBeforeHostIsNoted(t *testing.T) {
 	}
 }
 
-// A machine that goes on from a snapshot reads what its new host sends before it hears that the host of then is gone:
-// that ends neither what it reads nor what it writes.
-func TestFormerHostGoesLate(t *testing.T) {
+// A restored machine reads bytes of its new host before the kernel reports that
+// the earlier host is gone: this ends neither reads nor writes.
+func TestLateEndOfFormerHost(t *testing.T) {
 	u := &unnoted{newWire(), 0}
 	u.in = newNonce().preamble()
 	defer time.AfterFunc(patience, func() { u.Close() }).Stop()
@@ -422,8 +420,7 @@ func TestNewSessionFreesBlockedWriter(t *testing.T) {
 	}
 }
 
-// An agent is killed while it sends a frame; its successor ends the session
-// that the host still believes in.
+// An agent is killed while it sends a frame; its successor ends the session for the host.
 func TestHangUp(t *testing.T) {
 	w := newWire()
 	p := NewPort(w)
@@ -505,8 +502,8 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// FuzzInbound puts any bytes before a preamble, as a guest may meet them at
-// any place of an old session: the session must be found and whole.
+// FuzzInbound puts arbitrary bytes before a preamble, as from any place of an
+// old session: the session must be found and complete.
 func FuzzInbound(f *testing.F) {
 	f.Add([]byte(nil), false)
 	f.Add([]byte("\x01\x00\x10\x00cut off"), false)
@@ -541,7 +538,7 @@ func FuzzInbound(f *testing.F) {
 	})
 }
 
-// FuzzDial gives the host any bytes of a hostile guest.
+// FuzzDial gives the host arbitrary bytes of a guest.
 func FuzzDial(f *testing.F) {
 	f.Add([]byte("garbage"))
 	f.Add(newNonce().echo())

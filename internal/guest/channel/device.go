@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is a virtio-serial port as the guest sees it.
+// Device is a virtio-serial port as seen by the guest.
 //
-// Facts of Linux's virtio_console that it rests on: with no host connected a
-// read returns 0 and a write EAGAIN, poll says POLLHUP, and a waiting poller
-// is woken when a host connects, hangs up, sends, or has taken data. A read
-// returns at most one 4 KiB buffer; a write takes at most 32 KiB and, on a
-// non-blocking descriptor, does not wait for the host. Go's own poller
-// listens edge-triggered, so a level-high HUP does not spin.
+// It relies on these facts of Linux's virtio_console: without a connected host a
+// read returns 0, a write EAGAIN, and poll POLLHUP; a waiting poller is woken
+// when a host connects, hangs up, sends, or has taken data. A read returns at most
+// one 4 KiB buffer; a write takes at most 32 KiB and, on a non-blocking
+// descriptor, does not wait for the host. Go's poller is edge-triggered, so a
+// permanent HUP does not spin.
 type Device struct {
 	file *os.File
 	raw  syscall.RawConn
-	gone bool // the hang-up has been told; used by the one reader
+	gone bool // the hang-up has been returned; used by the reader only
 }
 
 // FindDevice returns the path of the virtio-serial port with that name, or an
-// error that is fs.ErrNotExist. It needs no udev, only devtmpfs and sysfs.
+// fs.ErrNotExist error. It needs devtmpfs and sysfs, but no udev.
 func FindDevice(name string) (string, error) {
 	dirs, err := filepath.Glob("/sys/class/virtio-ports/*")
 	if err != nil {
@@ -63,13 +63,13 @@ func newDevice(fd int, path string) (*Device, error) {
 	return &Device{file: file, raw: raw}, nil
 }
 
-// Read fills p with what is there, in as many reads as that takes.
+// Read fills p with the available bytes, with as many reads as needed.
 func (d *Device) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	// The poller is armed before the first read, so a change between a read
-	// and the wait for it is not lost.
+	// The poller is armed before the first read, so that no change between a read
+	// and the wait is lost.
 	waitErr := d.raw.Read(func(fd uintptr) bool {
 		n, err = d.readAll(fd, p)
 		return n > 0 || err != nil
@@ -86,9 +86,9 @@ func (d *Device) Read(p []byte) (n int, err error) {
 	return 0, err
 }
 
-// readAll reads until p is full or nothing is there. A raw system call is
-// enough, since the descriptor does not block, and it spares the scheduler's
-// work on every 4 KiB.
+// readAll reads until p is full or nothing is available. A raw system call
+// suffices, since the descriptor is non-blocking, and avoids the scheduler's
+// overhead for every 4 KiB.
 func (d *Device) readAll(fd uintptr, p []byte) (n int, err error) {
 	for n < len(p) {
 		got, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&p[n])), uintptr(len(p)-n))
@@ -101,7 +101,7 @@ func (d *Device) readAll(fd uintptr, p []byte) (n int, err error) {
 		case errno != 0:
 			return n, errno
 		case got == 0 && n > 0:
-			return n, nil // told at the next read
+			return n, nil // returned by the next read
 		case got == 0 && d.gone:
 			return 0, nil // wait for a host
 		case got == 0:
@@ -111,7 +111,7 @@ func (d *Device) readAll(fd uintptr, p []byte) (n int, err error) {
 		d.gone = false
 		n += int(got)
 		if got < directRead {
-			return n, nil // most likely all there is
+			return n, nil // most likely all that is available
 		}
 	}
 	return n, nil
@@ -157,5 +157,5 @@ func hungUp(fd uintptr) bool {
 func (d *Device) wakeRead()  { d.file.SetReadDeadline(time.Unix(1, 0)) }
 func (d *Device) wakeWrite() { d.file.SetWriteDeadline(time.Unix(1, 0)) }
 
-// Close ends reads and writes in progress.
+// Close also ends running reads and writes.
 func (d *Device) Close() error { return d.file.Close() }

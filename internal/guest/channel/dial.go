@@ -14,17 +14,17 @@ import (
 )
 
 // A lost preamble (the guest's agent was restarted, a port was reopened) is
-// repeated after retryFirst, then ever more slowly.
+// repeated after retryFirst, then with increasing delays.
 const (
 	retryFirst = time.Second
 	retryMost  = 8 * time.Second
 )
 
-// Dial makes conn, a connection to a guest's port, into a session: it sends
-// preambles until the guest echoes the last one, dropping what the guest wrote
-// before. The guest may still be booting. It returns when the session stands,
-// when ctx ends (Timeout) or when conn ends (Unavailable); only then is conn
-// closed.
+// Dial starts a session on conn, a connection to a guest's port: it sends
+// preambles until the guest echoes the last one, and drops earlier bytes of the
+// guest. The guest may still be booting. It returns when the session is
+// established, when ctx ends (Timeout) or when conn ends (Unavailable); on an
+// error it closes conn.
 func Dial(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	d := dialer{conn: conn, stop: make(chan struct{})}
 	interrupt := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -41,7 +41,7 @@ func Dial(ctx context.Context, conn net.Conn) (net.Conn, error) {
 		if ctx.Err() != nil {
 			return nil, holt.Errorf(holt.Timeout, "guest agent did not answer in time: %w", context.Cause(ctx))
 		}
-		return nil, holt.Errorf(holt.Unavailable, "guest agent's line ended before it answered: %w", err)
+		return nil, holt.Errorf(holt.Unavailable, "connection to the guest agent ended before it answered: %w", err)
 	}
 	<-sent
 	return &hostConn{Conn: conn, rest: rest}, nil
@@ -52,7 +52,7 @@ type dialer struct {
 	stop chan struct{}
 
 	mu     sync.Mutex
-	latest nonce // only its echo counts: a later preamble ends the earlier session
+	latest nonce // only its echo counts: each preamble ends earlier sessions
 	sent   bool
 	found  bool
 }
@@ -68,7 +68,7 @@ func (d *dialer) send() {
 		b := d.latest.preamble()
 		d.mu.Unlock()
 		if _, err := d.conn.Write(b); err != nil {
-			return // the reader meets it too
+			return // the reader fails too
 		}
 		select {
 		case <-d.stop:
@@ -78,10 +78,10 @@ func (d *dialer) send() {
 	}
 }
 
-// await reads until the latest nonce's echo and returns what follows it.
+// await reads until the echo of the latest nonce and returns the bytes after it.
 func (d *dialer) await() ([]byte, error) {
 	buf := make([]byte, 64<<10)
-	kept := 0 // bytes of buf that may begin an echo
+	kept := 0 // bytes of buf that may be the beginning of an echo
 	for {
 		n, err := d.conn.Read(buf[kept:])
 		if rest, ok := d.search(buf[:kept+n]); ok {
@@ -117,10 +117,10 @@ func (d *dialer) search(b []byte) (rest []byte, ok bool) {
 // hostConn is the host's end of a session.
 type hostConn struct {
 	net.Conn
-	rest []byte // read together with the echo
+	rest []byte // bytes read after the echo
 
 	mu     sync.Mutex
-	broken error // a packet was cut off; the guest would misread what followed
+	broken error // a packet is incomplete; the guest would misread further bytes
 }
 
 func (c *hostConn) Read(p []byte) (int, error) {
@@ -139,8 +139,8 @@ func (c *hostConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteBuffers writes bufs as one stretch of the stream without copying them.
-// After an error (a deadline too) nothing more can be written.
+// WriteBuffers writes bufs without copying them. After an error, including a
+// timeout, no more can be written.
 func (c *hostConn) WriteBuffers(bufs ...[]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,19 +16,18 @@ import (
 const (
 	// FrameHeader is the size of a frame's header, bytes.
 	FrameHeader = 5
-	// MaxFrame bounds a frame's length field: a 1 MiB write with its
-	// headers and tag.
+	// MaxFrame is the maximum of a frame's length field: a 1 MiB write with its headers and tag.
 	MaxFrame = 1<<20 + 64<<10
-	// MaxTag bounds a request's tag, bytes.
+	// MaxTag is the maximum length of a request's tag, bytes.
 	MaxTag = 128
-	// FrameVersion is the version a [Hello] carries.
+	// FrameVersion is the protocol version in a [Hello].
 	FrameVersion = 3
-	// MaxNotices is how many notifications may be on their way: sent, and not yet
-	// said to be taken. So who reads them never has to wait for a kernel.
+	// MaxNotices is the maximum number of unacknowledged notifications, so that
+	// their reader need not wait for the kernel.
 	MaxNotices = 1024
 )
 
-// FrameKind says what a frame is.
+// FrameKind is the type of a frame.
 type FrameKind uint8
 
 // The kinds of frames. Guest to host: hello, request, ack, taken. Host to
@@ -36,16 +35,16 @@ type FrameKind uint8
 const (
 	FrameHello   FrameKind = 1
 	FrameRequest FrameKind = 2 // i64 time | u8 tag length | tag | raw FUSE request
-	FrameAck     FrameKind = 3 // u64: every lower unique is answered, and the answer received
-	FrameTaken   FrameKind = 4 // u32: so many more notifications of this session reached the kernel
+	FrameAck     FrameKind = 3 // u64: every lower unique is answered, and its answer was received
+	FrameTaken   FrameKind = 4 // u32: number of further notifications of this session that reached the kernel
 	FrameWelcome FrameKind = 16
 	FrameReply   FrameKind = 17 // raw FUSE reply
 	FrameNotify  FrameKind = 18 // raw FUSE notification
 )
 
-// Hello opens a file session: which mount the requests belong to. Welcome
-// answers it with the mount the host accepts; if that is another, the guest
-// gives the mount up and makes a new one.
+// Hello begins a file session: it names the mount of the requests. Welcome
+// answers with the mount that the host accepts; if that differs, the guest
+// replaces its mount.
 type Hello struct {
 	Mount   [16]byte // random, made by the guest for each mount
 	Version uint16
@@ -54,7 +53,7 @@ type Hello struct {
 
 const helloSize = 16 + 2 + 1
 
-// Append appends h's payload to b.
+// Append appends the payload of h to b.
 func (h Hello) Append(b []byte) []byte {
 	b = append(b, h.Mount[:]...)
 	b = binary.LittleEndian.AppendUint16(b, h.Version)
@@ -64,7 +63,7 @@ func (h Hello) Append(b []byte) []byte {
 	return append(b, 0)
 }
 
-// ParseHello reads a hello's payload.
+// ParseHello decodes the payload of a hello.
 func ParseHello(p []byte) (Hello, error) {
 	if len(p) != helloSize || p[18] > 1 {
 		return Hello{}, corrupt("hello", p)
@@ -72,7 +71,7 @@ func ParseHello(p []byte) (Hello, error) {
 	return Hello{Mount: [16]byte(p), Version: binary.LittleEndian.Uint16(p[16:]), Fresh: p[18] == 1}, nil
 }
 
-// ParseWelcome reads a welcome's payload: the mount the host accepts.
+// ParseWelcome decodes the payload of a welcome: the mount that the host accepts.
 func ParseWelcome(p []byte) (mount [16]byte, err error) {
 	if len(p) != len(mount) {
 		return mount, corrupt("welcome", p)
@@ -80,17 +79,17 @@ func ParseWelcome(p []byte) (mount [16]byte, err error) {
 	return [16]byte(p), nil
 }
 
-// Request is a FUSE request and what the guest says of it. The guest may say anything.
+// Request is a FUSE request with the guest's unverified metadata.
 type Request struct {
-	Time    int64  // ns since 1970 on the guest's clock when the request was read; 0: not said
-	Tag     string // who made it
+	Time    int64  // ns since 1970 on the guest's clock when the request was read; 0: unknown
+	Tag     string // owner of the requesting process
 	Message []byte
 }
 
 // requestFixed is the size of a request's payload before the tag.
 const requestFixed = 8 + 1
 
-// ParseRequest reads a request's payload. The message is part of p.
+// ParseRequest decodes the payload of a request. The message is a slice of p.
 func ParseRequest(p []byte) (Request, error) {
 	if len(p) < requestFixed {
 		return Request{}, corrupt("request", p)
@@ -102,7 +101,7 @@ func ParseRequest(p []byte) (Request, error) {
 	return Request{Time: int64(binary.LittleEndian.Uint64(p)), Tag: string(p[requestFixed:n]), Message: p[n:]}, nil
 }
 
-// ParseAck reads an ack's payload: the watermark.
+// ParseAck decodes the payload of an ack: the watermark.
 func ParseAck(p []byte) (uint64, error) {
 	if len(p) != 8 {
 		return 0, corrupt("ack", p)
@@ -110,14 +109,14 @@ func ParseAck(p []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(p), nil
 }
 
-// ParseTaken reads a taken's payload: a number from 1 to [MaxNotices].
+// ParseTaken decodes the payload of a taken: a number from 1 to [MaxNotices].
 func ParseTaken(p []byte) (int, error) {
 	if len(p) != 4 {
 		return 0, corrupt("taken", p)
 	}
 	n := binary.LittleEndian.Uint32(p)
 	if n == 0 || n > MaxNotices {
-		return 0, holt.Errorf(holt.Corrupt, "%d notifications taken at once", n)
+		return 0, holt.Errorf(holt.Corrupt, "invalid number of acknowledged notifications: %d", n)
 	}
 	return int(n), nil
 }
@@ -126,19 +125,19 @@ func corrupt(noun string, p []byte) error {
 	return holt.Errorf(holt.Corrupt, "malformed %s frame of %d bytes", noun, len(p))
 }
 
-// FrameReader reads frames. It is for one goroutine.
+// FrameReader reads frames. It is not safe for concurrent use.
 type FrameReader struct {
 	r *bufio.Reader
 }
 
-// NewFrameReader returns a reader of r's frames.
+// NewFrameReader returns a reader of frames from r.
 func NewFrameReader(r io.Reader) *FrameReader {
 	return &FrameReader{r: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// Next reads a frame. Its payload is put into buf if that is large enough,
-// else into a new slice; big payloads go there without a copy. A length out of
-// bounds is Corrupt and ends the stream; io.EOF comes only between frames.
+// Next reads a frame. The payload is in buf if that is large enough, else in a
+// new slice; large payloads are read without a copy. An invalid length is
+// Corrupt and final; io.EOF is returned only between frames.
 func (r *FrameReader) Next(buf []byte) (FrameKind, []byte, error) {
 	h, err := r.r.Peek(FrameHeader)
 	if err != nil {
@@ -149,7 +148,7 @@ func (r *FrameReader) Next(buf []byte) (FrameKind, []byte, error) {
 	}
 	n, kind := binary.LittleEndian.Uint32(h), FrameKind(h[4])
 	if n < 1 || n > MaxFrame {
-		return 0, nil, holt.Errorf(holt.Corrupt, "frame of %d bytes; at most %d are allowed", n, MaxFrame)
+		return 0, nil, holt.Errorf(holt.Corrupt, "invalid frame length %d: the maximum is %d", n, MaxFrame)
 	}
 	r.r.Discard(FrameHeader)
 	size := int(n) - 1
@@ -166,12 +165,11 @@ func (r *FrameReader) Next(buf []byte) (FrameKind, []byte, error) {
 	return kind, buf, nil
 }
 
-// FrameWriter writes frames, each at once; its methods may be called
-// concurrently.
+// FrameWriter writes frames without buffering. It is safe for concurrent use.
 type FrameWriter struct {
 	mu  sync.Mutex
 	w   io.Writer
-	vec bufferWriter // w, if it can take several buffers
+	vec bufferWriter // w, if it supports several buffers
 	buf []byte       // guarded by mu
 }
 
@@ -183,15 +181,14 @@ func NewFrameWriter(w io.Writer) *FrameWriter {
 	return &FrameWriter{w: w, vec: vec}
 }
 
-// Write writes a frame whose payload is parts, one after the other. On a
-// session made by [Dial] they are not copied.
+// Write writes a frame with parts as its payload. On a session made by [Dial] they are not copied.
 func (w *FrameWriter) Write(kind FrameKind, parts ...[]byte) error {
 	n := 1
 	for _, p := range parts {
 		n += len(p)
 	}
 	if n > MaxFrame {
-		return fmt.Errorf("write frame of %d bytes: at most %d are allowed", n, MaxFrame)
+		return fmt.Errorf("write frame of %d bytes: the maximum is %d", n, MaxFrame)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,8 +210,8 @@ func appendHeader(b []byte, kind FrameKind, n int) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(n)), byte(kind))
 }
 
-// RequestHeader appends to b what stands before a FUSE message of size bytes
-// in a request frame, as of a time. A tag that is too long is left out.
+// RequestHeader appends to b the request frame's bytes before a FUSE message of
+// size bytes. It leaves out a tag that is too long.
 func RequestHeader(b []byte, time int64, tag string, size int) []byte {
 	if len(tag) > MaxTag {
 		tag = ""
@@ -224,5 +221,5 @@ func RequestHeader(b []byte, time int64, tag string, size int) []byte {
 	return append(append(b, byte(len(tag))), tag...)
 }
 
-// RequestHeaderSize is the most that [RequestHeader] appends.
+// RequestHeaderSize is the maximum number of bytes that [RequestHeader] appends.
 const RequestHeaderSize = FrameHeader + requestFixed + MaxTag

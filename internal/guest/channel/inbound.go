@@ -6,26 +6,26 @@ import (
 	"io"
 )
 
-// directRead is the size from which payload is read straight into the
-// consumer's buffer: what one read of a virtio-serial port can bring.
+// directRead is the size from which payload is read directly into the
+// consumer's buffer: the maximum of one read of a virtio-serial port.
 const directRead = 4 << 10
 
-// inbound takes the host's stream apart. Its place in the stream survives the
-// end of a session: what is left of a cut-off packet must be counted off.
-// It is used by one goroutine at a time.
+// inbound decodes the host's stream. Its position survives the end of a
+// session, because the rest of an incomplete packet must be skipped. It is not
+// safe for concurrent use.
 type inbound struct {
 	r    io.Reader
 	buf  [16 << 10]byte
-	at   int // buf[at:end] has been read and not used
+	at   int // buf[at:end] has been read and not consumed
 	end  int
 	left int // payload bytes left of the current packet
 
 	scanning bool // looking for a preamble
-	zeros    int  // seen in a row while scanning
+	zeros    int  // consecutive zeros while scanning
 }
 
-// read fills p with payload. It returns errStrayed when a new session begins
-// or the stream makes no sense; find must be called then.
+// read fills p with payload. It returns errStrayed when a new session begins or
+// the stream is invalid; find must be called then.
 func (in *inbound) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -65,7 +65,7 @@ func (in *inbound) payload(p []byte) (int, error) {
 	return n, nil
 }
 
-// header takes a packet's header, of which all bytes are there.
+// header decodes a packet's header, which must be complete.
 func (in *inbound) header() {
 	h := binary.BigEndian.Uint32(in.buf[in.at:])
 	n := int(h & 0xffffff)
@@ -94,8 +94,8 @@ func (in *inbound) fill() error {
 	return err
 }
 
-// find drops everything up to and with the next preamble and returns its
-// nonce. It returns the reader's errors, after which it can be called again.
+// find skips everything up to and including the next preamble and returns its
+// nonce. After an error of the reader it can be called again.
 func (in *inbound) find() (nonce, error) {
 	for {
 		if !in.scanning {
@@ -110,7 +110,7 @@ func (in *inbound) find() (nonce, error) {
 	}
 }
 
-// drop counts off packets of a session that is over.
+// drop skips packets of a session that has ended.
 func (in *inbound) drop() error {
 	if in.at == in.end || (in.left == 0 && in.end-in.at < packetHeader) {
 		return in.fill()
@@ -125,7 +125,7 @@ func (in *inbound) drop() error {
 	return nil
 }
 
-// scan looks at what is buffered, or reads more.
+// scan scans the buffer, or reads more.
 func (in *inbound) scan() (n nonce, ok bool, err error) {
 	for in.at < in.end && in.buf[in.at] == 0 {
 		in.at++

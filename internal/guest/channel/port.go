@@ -10,22 +10,20 @@ import (
 	"time"
 )
 
-// Line is the guest's end of a byte stream on which hosts come and go: a
-// [Device] or a [Socket].
+// Line is the guest's end of a byte stream to which hosts connect one after the
+// other: a [Device] or a [Socket].
 type Line interface {
-	// Read returns io.EOF once when the host hangs up; called again, it
-	// waits for the next host.
+	// Read returns io.EOF once when the host hangs up. The next call waits for the next host.
 	Read(p []byte) (int, error)
 	// Write writes all of p, or returns [ErrHungUp] when there is no host.
 	Write(p []byte) (int, error)
-	// wakeRead makes the Read in progress, or else the next one, return
-	// errWoken; wakeWrite likewise.
+	// wakeRead makes the running or the next Read return errWoken; wakeWrite does so for Write.
 	wakeRead()
 	wakeWrite()
 	Close() error
 }
 
-// Port yields the sessions of a [Line], one after the other.
+// Port accepts the sessions of a [Line], one after the other.
 type Port struct {
 	line Line
 
@@ -38,19 +36,19 @@ type Port struct {
 	wr sync.Mutex // orders writes to line
 }
 
-// NewPort returns the port on line. It owns line.
+// NewPort returns the port on line, which it owns.
 func NewPort(line Line) *Port {
 	return &Port{line: line, in: inbound{r: line, scanning: true}}
 }
 
-// Close ends the session, if there is one, and the line.
+// Close closes the session, if there is one, and the line.
 func (p *Port) Close() error { return p.line.Close() }
 
-// HangUp tells a host that is in a session with an agent that is no more (its
-// process was killed; a port cannot be hung up) that the session is over: with
-// so many bytes 0xff that whatever message was being sent is full and what
-// follows is none, neither a frame nor one of yamux. A host that is dialling
-// drops them. It returns [ErrHungUp] when there is no host to tell.
+// HangUp ends the session of a host with an earlier agent, whose process was
+// killed (a port cannot be hung up). It sends enough bytes 0xff to complete any
+// message in progress and then form an invalid one, both as a frame and for
+// yamux. A host that is dialling drops them. It returns [ErrHungUp] when no
+// host is connected.
 func (p *Port) HangUp() error {
 	p.wr.Lock()
 	defer p.wr.Unlock()
@@ -64,8 +62,9 @@ func (p *Port) HangUp() error {
 	return nil
 }
 
-// Accept waits until the present session is over and a host has begun the
-// next, answers the host, and returns it. Its errors are the line's and final.
+// Accept waits for the end of the current session and for the next host's
+// preamble, answers it, and returns the session. Errors are those of the line and
+// are final.
 //
 // A session has no deadlines. It ends (io.EOF) when the host hangs up, when
 // another session begins, or by Close.
@@ -82,7 +81,7 @@ func (p *Port) Accept() (net.Conn, error) {
 		}
 		s := &session{port: p, over: make(chan struct{}), noted: time.Now().Add(notedWithin)}
 		if _, err := s.Write(n.echo()); errors.Is(err, ErrHungUp) {
-			continue // who sent it has gone
+			continue // its sender has gone
 		} else if err != nil {
 			return nil, err
 		}
@@ -91,16 +90,17 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 }
 
-// The kernel may hand out what a host sends before it takes note that there is one; and of a machine that goes on
-// from a snapshot, before it takes note that the host of then is gone. So at the beginning of a session the absence of
-// a host says nothing: what is written is written again, and whoever reads waits. A host that has really gone is
-// followed by another, whose preamble ends the session.
+// The kernel may deliver a host's bytes before it registers the host, and,
+// after a restore, before it registers that the earlier host is gone. So at the
+// beginning of a session a missing host means nothing: writes are retried and
+// reads wait. If the host is really gone, the preamble of the next host ends
+// the session.
 const (
 	notedWithin = 250 * time.Millisecond
 	notedEvery  = 2 * time.Millisecond
 )
 
-// await returns the next preamble's nonce.
+// await returns the nonce of the next preamble.
 func (p *Port) await() (nonce, error) {
 	p.rd.Lock()
 	defer p.rd.Unlock()
@@ -117,7 +117,7 @@ type session struct {
 	port  *Port
 	once  sync.Once
 	over  chan struct{}
-	noted time.Time // when the kernel has taken note of the host
+	noted time.Time // when the kernel had registered the host
 }
 
 func (s *session) isNoted() bool { return time.Now().After(s.noted) }
@@ -168,8 +168,8 @@ func (s *session) Write(p []byte) (int, error) {
 	}
 }
 
-// Close ends the session; reads and writes in progress return. The host sees
-// nothing of it: the line stays.
+// Close ends the session and its running reads and writes. The host is not
+// notified, since the line stays open.
 func (s *session) Close() error {
 	s.once.Do(func() {
 		close(s.over)

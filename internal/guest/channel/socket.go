@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Socket is a [Line] on a listening unix socket. As QEMU does for a port, it
-// takes one connection at a time; the next waits until the present one ends.
+// Socket is a [Line] on a listening unix socket. Like a port of QEMU it has one
+// connection at a time; the next waits until the current one ends.
 type Socket struct {
 	listener *net.UnixListener
 
-	mu   sync.Mutex // never held while waiting
+	mu   sync.Mutex // never held during a wait
 	conn *net.UnixConn
 }
 
-// ListenSocket listens at path, replacing a socket file that is there. The
-// caller says what may connect by the directory's mode.
+// ListenSocket listens at path, replacing an existing socket file. The mode of
+// the directory controls access.
 func ListenSocket(path string) (*Socket, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on port socket: %w", err)
@@ -38,7 +38,7 @@ func (s *Socket) current() *net.UnixConn {
 	return s.conn
 }
 
-// host returns the connection, waiting for one.
+// host returns the connection, and waits for one if needed.
 func (s *Socket) host() (*net.UnixConn, error) {
 	if c := s.current(); c != nil {
 		return c, nil
@@ -75,7 +75,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	s.conn = nil
 	s.mu.Unlock()
 	c.Close()
-	return 0, io.EOF // a reset is a hang-up too
+	return 0, io.EOF // a reset counts as a hang-up
 }
 
 func (s *Socket) Write(p []byte) (int, error) {
@@ -106,7 +106,7 @@ func (s *Socket) wakeWrite() {
 	}
 }
 
-// Close removes the socket file and ends reads and writes in progress.
+// Close removes the socket file and ends running reads and writes.
 func (s *Socket) Close() error {
 	err := s.listener.Close()
 	if c := s.current(); c != nil {

@@ -12,40 +12,40 @@ const (
 	packetHeader = 4
 	packetData   = 0x01
 	maxPacket    = 64 << 10 // bytes of payload
-	// minZeros must stand before the magic. The preamble has maxPacket more,
-	// which a cut-off packet may swallow.
+	// minZeros is the minimum number of zeros before the magic. The preamble has
+	// maxPacket more, which an incomplete packet may swallow.
 	minZeros  = 4 << 10
 	zeroCount = maxPacket + minZeros + packetHeader
 	magicSize = 16
 	nonceSize = 16
 )
 
-// ErrHungUp is what a write meets when no host is connected.
-var ErrHungUp = errors.New("no host on the line")
+// ErrHungUp is returned by a write when no host is connected.
+var ErrHungUp = errors.New("no host is connected")
 
-// errWoken is what a read or write of a [Line] returns after a wake.
+// errWoken is returned by a read or write of a [Line] after a wake.
 var errWoken = errors.New("woken")
 
-// errStrayed means that the bytes make no sense: the session is over, and the
-// next preamble will be searched for.
-var errStrayed = errors.New("lost the place in the stream")
+// errStrayed is returned when the stream is out of sync: the session is over,
+// and the next preamble must be found.
+var errStrayed = errors.New("the stream is out of sync")
 
-// magic marks the end of a preamble. It is computed rather than written down
-// so that this program's own binary does not contain it.
+// magic marks the end of a preamble. It is computed so that this program's
+// binary does not contain it.
 func magic() [magicSize]byte {
 	sum := sha256.Sum256([]byte("holt channel session, version 1"))
-	sum[0] |= 0x80 // never zero: it ends the zeros
+	sum[0] |= 0x80 // not zero, so that it ends the zeros
 	return [magicSize]byte(sum[:magicSize])
 }
 
 type nonce [nonceSize]byte
 
 func newNonce() (n nonce) {
-	rand.Read(n[:]) // never fails, see crypto/rand
+	rand.Read(n[:]) // never fails
 	return n
 }
 
-// echo is what the guest answers to a preamble with n.
+// echo returns the guest's answer to a preamble with n.
 func (n nonce) echo() []byte {
 	m := magic()
 	return append(m[:], n[:]...)
@@ -56,8 +56,7 @@ func (n nonce) preamble() []byte {
 	return append(b, n.echo()...)
 }
 
-// packets returns bufs, which stay where they are, with packet headers between
-// them, ready for one writev.
+// packets inserts packet headers between bufs, without copying, for one writev.
 func packets(bufs [][]byte) net.Buffers {
 	total := 0
 	for _, b := range bufs {
@@ -66,7 +65,7 @@ func packets(bufs [][]byte) net.Buffers {
 	count := (total + maxPacket - 1) / maxPacket
 	headers := make([]byte, 0, count*packetHeader)
 	out := make(net.Buffers, 0, 2*count+len(bufs))
-	left := 0 // of the current packet
+	left := 0 // bytes left in the current packet
 	for _, b := range bufs {
 		for len(b) > 0 {
 			if left == 0 {

@@ -1,8 +1,8 @@
-// Package fusectl ends FUSE connections from outside, through the kernel's
-// control file system (fuse(4) in the kernel's Documentation/filesystems).
+// Package fusectl aborts FUSE connections through the kernel's control file
+// system (fuse(4) in the kernel's Documentation/filesystems).
 //
-// It is no FUSE server and knows no mounts: a connection is a number, the minor
-// number of its file system's device.
+// It is not a FUSE server and does not know mounts: a connection is identified by
+// the minor number of its file system's device.
 package fusectl
 
 import (
@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Abort ends a connection: every process that waits for it gets an error, and
-// so does every later one. One that has ended is no error. It needs root, or
-// the control file system mounted at its usual place and to be the owner.
+// Abort aborts a connection: all processes that wait for it, and all later
+// requests, get an error. A connection that has ended is no error. It needs
+// root, or the owner's rights if the control file system is mounted at its
+// usual place.
 func Abort(connection uint32) error {
 	file := filepath.Join(strconv.FormatUint(uint64(connection), 10), "abort")
 	err := os.WriteFile(filepath.Join("/sys/fs/fuse/connections", file), []byte("1"), 0)
@@ -25,13 +26,12 @@ func Abort(connection uint32) error {
 		err = abortDetached(file)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // it ended by itself
+		return nil // it has ended
 	}
 	return err
 }
 
-// abortDetached writes into the control file system where nobody mounted it,
-// through a mount of it that has no place in the tree of files.
+// abortDetached writes to the control file system, if it is not mounted, through a detached mount.
 func abortDetached(file string) error {
 	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
 	if err != nil {

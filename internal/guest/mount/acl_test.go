@@ -16,14 +16,13 @@ const (
 	nobody     = "\xff\xff\xff\xff"
 )
 
-// sharedACL gives user 1001 all, its group rx and others nothing, as far as
-// the mask lets them.
+// sharedACL gives user 1001 all rights, its group rx and others none, limited by the mask.
 func sharedACL(owner, mask string) string {
 	return "\x02\x00\x00\x00" + "\x01\x00" + owner + "\x00" + nobody + "\x02\x00\x07\x00\xe9\x03\x00\x00" +
 		"\x04\x00\x05\x00" + nobody + "\x10\x00" + mask + "\x00" + nobody + "\x20\x00\x00\x00" + nobody
 }
 
-// TestACL checks what setfacl, chmod and those who are named do with ACLs.
+// TestACL checks ACLs with setfacl, chmod and accesses by named users.
 func TestACL(t *testing.T) { onBoth(t, acls) }
 
 func acls(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -88,8 +87,8 @@ func acls(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// TestACLKeepsSetGroupID checks that an ACL keeps the set-group-id bit if the
-// one who sets it is in the group, by whatever list, and clears it if not.
+// TestACLKeepsSetGroupID: setting an ACL keeps the set-group-id bit if the
+// setter is in the group, by any of its lists, and clears it otherwise.
 func TestACLKeepsSetGroupID(t *testing.T) { onBoth(t, aclKeepsSetGroupID) }
 
 func aclKeepsSetGroupID(t *testing.T, _ *workspace.Workspace, dir string) {

@@ -10,20 +10,20 @@ import (
 	"holt"
 )
 
-// Bounds on what a guest's kernel may say. They are the kernel's own; a
-// message beyond them was not made by one.
+// Limits of messages of a guest's kernel. They are the kernel's own, so a
+// larger message is invalid.
 const (
-	maxName      = 255       // bytes; a longer name is answered ENAMETOOLONG
+	maxName      = 255       // bytes; for a longer name the answer is ENAMETOOLONG
 	maxNameSent  = 4096      // PATH_MAX: no kernel sends a longer name
-	maxTarget    = 4095      // what a symbolic link says
+	maxTarget    = 4095      // target of a symbolic link
 	maxXattr     = 64 << 10  // XATTR_SIZE_MAX and XATTR_LIST_MAX
 	maxIoctlIn   = 16 << 10  // an ioctl's size has 14 bits
-	maxTransfer  = 1 << 20   // READ, WRITE, READDIR: what INIT negotiates at most
+	maxTransfer  = 1 << 20   // READ, WRITE, READDIR: maximum negotiated by INIT
 	maxNode      = 1<<63 - 1 // inode numbers fit SQLite's integers
 	minInitMinor = 31        // Linux 5.4
 )
 
-// Bits that are known in a request's flags.
+// Known bits of a request's flags.
 const (
 	knownSetattr = 1<<12 - 1 // FATTR_*
 	knownRename  = 1 | 2 | 4 // RENAME_NOREPLACE, EXCHANGE, WHITEOUT
@@ -36,20 +36,20 @@ const (
 	setattrCtime = 1 << 10
 )
 
-// pollName is a file that go-fuse answers for by itself, in the root only, with
-// a node of its own. Nothing else can be had under that name.
+// pollName is a file in the root that go-fuse serves itself, with a node of its
+// own. The workspace cannot have a file of that name.
 //
-// A process in Go that uses a mount which it serves, or carries the messages
-// of, must once call poll(2) on that file: the refusal has the kernel never ask
-// again. Without it the runtime's epoll waits for an answer on a thread that
-// keeps others from giving it.
+// A Go process that uses a mount which it serves, or whose messages it forwards,
+// must call poll(2) on that file once: after the error the kernel does not ask
+// again. Otherwise the runtime's epoll waits for an answer on a thread that keeps
+// other goroutines from giving it.
 const (
 	pollName = ".go-fuse-epoll-hack"
 	pollNode = math.MaxUint64
 )
 
-// message is one raw FUSE request, header and all, as it came off the
-// channel. Numbers are little-endian: host and guest are the same processor.
+// message is a raw FUSE request with its header, as received. Numbers are
+// little-endian: host and guest have the same processor architecture.
 type message []byte
 
 func (m message) length() uint32         { return binary.LittleEndian.Uint32(m) }
@@ -63,23 +63,22 @@ func (m message) u64(at int) uint64      { return binary.LittleEndian.Uint64(m[i
 func (m message) setSlot(slot uint16)    { binary.LittleEndian.PutUint16(m[38:], slot) }
 func (m message) tailFrom(at int) []byte { return m[inHeaderSize+at:] }
 
-// terms are what the session agreed on at INIT.
+// terms are the results of INIT.
 type terms struct {
-	ready     bool   // INIT was answered; before that only INIT may come
-	transfer  uint32 // greatest READ, WRITE and READDIR, bytes
+	ready     bool   // INIT was answered; before that only INIT is allowed
+	transfer  uint32 // maximum size of READ, WRITE and READDIR, bytes
 	longXattr bool   // SETXATTR carries 16 bytes (FUSE_SETXATTR_EXT), not 8
 }
 
-// verdict is what becomes of an admitted message.
+// verdict is the decision about an admitted message.
 type verdict struct {
-	answer bool          // answer errno at once; go-fuse never sees the message
+	answer bool          // answer errno at once, without go-fuse
 	errno  syscall.Errno // 0: success with an empty body
 }
 
-// admit decides about one message of a hostile kernel, before anything else
-// looks at it. An error means that no kernel sends such a message, and ends
-// the session. What an honest kernel may send but nobody here serves is
-// answered at once.
+// admit checks one message of a hostile kernel before any other code sees it.
+// An error means that no kernel sends such a message, and ends the session. A
+// valid message that is not supported is answered at once.
 func admit(m message, t terms) (verdict, error) {
 	if err := admitHeader(m, t); err != nil {
 		return verdict{}, err
@@ -93,7 +92,7 @@ func admit(m message, t terms) (verdict, error) {
 		size = 16 // before protocol 7.36
 	}
 	if len(m.body()) < size {
-		return verdict{}, refuse(m, "%d bytes where its structure has %d", len(m.body()), size)
+		return verdict{}, refuse(m, "it has %d bytes, its structure has %d", len(m.body()), size)
 	}
 	v, err := admitTail(m, s.tail, size, t)
 	if err != nil || v.answer {
@@ -105,11 +104,11 @@ func admit(m message, t terms) (verdict, error) {
 	return admitFields(m, t)
 }
 
-// admitPoll answers for pollName.
+// admitPoll answers requests for pollName.
 func admitPoll(m message) (verdict, error) {
 	switch m.opcode() {
 	case opGetattr, opForget:
-		return verdict{}, nil // go-fuse knows it
+		return verdict{}, nil // go-fuse has this node
 	case opOpen, opPoll, opFlush:
 		return answer(syscall.ENOSYS)
 	case opRelease:
@@ -135,9 +134,9 @@ func admitHeader(m message, t terms) error {
 	case op >= opCount || shapes[op].name == "":
 		return refuse(m, "not allowed")
 	case uint64(m.length()) != uint64(len(m)):
-		return refuse(m, "says %d bytes and has %d", m.length(), len(m))
+		return refuse(m, "its length field is %d, but it has %d bytes", m.length(), len(m))
 	case m.reserved() != 0:
-		return refuse(m, "extensions were not negotiated")
+		return refuse(m, "it has extensions, which were not negotiated")
 	case m.unique() == 0:
 		return refuse(m, "no unique")
 	case m.node() > maxNode && m.node() != pollNode:
@@ -145,7 +144,7 @@ func admitHeader(m message, t terms) error {
 	case !t.ready && op != opInit:
 		return refuse(m, "before INIT")
 	case t.ready && op == opInit:
-		return refuse(m, "a second time")
+		return refuse(m, "it was sent a second time")
 	}
 	switch op {
 	case opInit, opDestroy, opInterrupt, opBatchForget, opStatfs:
@@ -157,13 +156,13 @@ func admitHeader(m message, t terms) error {
 	return nil
 }
 
-// admitTail checks what follows the structure, which ends at size.
+// admitTail checks the bytes after the structure, which ends at size.
 func admitTail(m message, kind tail, size int, t terms) (verdict, error) {
 	rest := m.tailFrom(size)
 	switch kind {
 	case tailNone:
 		if len(rest) != 0 {
-			return verdict{}, refuse(m, "%d bytes too many", len(rest))
+			return verdict{}, refuse(m, "it has %d extra bytes", len(rest))
 		}
 		return verdict{}, nil
 	case tailName, tailRename, tailSymlink:
@@ -172,11 +171,11 @@ func admitTail(m message, kind tail, size int, t terms) (verdict, error) {
 		return admitXattr(m, kind, rest)
 	case tailData:
 		if n := m.u32(16); n > t.transfer || uint64(len(rest)) != uint64(n) {
-			return verdict{}, refuse(m, "%d bytes of data where it says %d of at most %d", len(rest), n, t.transfer)
+			return verdict{}, refuse(m, "it has %d bytes of data, its size field is %d, the maximum is %d", len(rest), n, t.transfer)
 		}
 	case tailForgets:
 		if n := m.u32(0); n == 0 || uint64(len(rest)) != uint64(n)*forgetOneSize {
-			return verdict{}, refuse(m, "%d bytes for %d entries", len(rest), n)
+			return verdict{}, refuse(m, "it has %d bytes for %d entries", len(rest), n)
 		}
 		for ; len(rest) > 0; rest = rest[forgetOneSize:] {
 			if node := binary.LittleEndian.Uint64(rest); node == 0 || node > maxNode && node != pollNode {
@@ -185,18 +184,18 @@ func admitTail(m message, kind tail, size int, t terms) (verdict, error) {
 		}
 	case tailIoctl:
 		if len(rest) > maxIoctlIn {
-			return verdict{}, refuse(m, "%d bytes of argument", len(rest))
+			return verdict{}, refuse(m, "it has an argument of %d bytes", len(rest))
 		}
-		return answer(syscall.ENOTTY) // no ioctl means anything here
+		return answer(syscall.ENOTTY) // no ioctl is supported
 	case tailIgnored:
 		if name, more, ok := cutName(rest); !ok || len(name) > maxNameSent || len(more) != 0 {
-			return verdict{}, refuse(m, "%d bytes where a name is ignored", len(rest))
+			return verdict{}, refuse(m, "it has %d bytes after the name", len(rest))
 		}
 	}
 	return verdict{}, nil
 }
 
-// cutName takes one NUL-terminated name off b.
+// cutName cuts one NUL-terminated name off b.
 func cutName(b []byte) (name, rest []byte, ok bool) {
 	name, rest, ok = bytes.Cut(b, []byte{0})
 	return name, rest, ok && len(name) > 0
@@ -215,7 +214,7 @@ func admitNames(m message, kind tail, rest []byte) (verdict, error) {
 	case tailRename:
 		second, more, ok := cutName(rest)
 		if !ok {
-			return verdict{}, refuse(m, "no second name")
+			return verdict{}, refuse(m, "it has no second name")
 		}
 		w, err := admitName(m, second)
 		if err != nil {
@@ -227,26 +226,26 @@ func admitNames(m message, kind tail, rest []byte) (verdict, error) {
 	case tailSymlink:
 		target, more, ok := cutName(rest)
 		if !ok || len(target) > maxTarget {
-			return verdict{}, refuse(m, "a target of %d bytes", len(target))
+			return verdict{}, refuse(m, "it has a target of %d bytes", len(target))
 		}
 		rest = more
 	}
 	if len(rest) != 0 {
-		return verdict{}, refuse(m, "%d bytes behind the name", len(rest))
+		return verdict{}, refuse(m, "it has %d bytes after the name", len(rest))
 	}
 	return v, nil
 }
 
-// admitName checks the name of a directory entry. A kernel hands on names of
-// up to PATH_MAX and leaves ENAMETOOLONG to the file system.
+// admitName checks the name of a directory entry. A kernel sends names of up to
+// PATH_MAX and leaves ENAMETOOLONG to the file system.
 func admitName(m message, name []byte) (verdict, error) {
 	switch {
 	case len(name) > maxNameSent:
-		return verdict{}, refuse(m, "a name of %d bytes", len(name))
+		return verdict{}, refuse(m, "it has a name of %d bytes", len(name))
 	case bytes.IndexByte(name, '/') >= 0:
-		return verdict{}, refuse(m, "a name with a slash")
-	case (string(name) == "." || string(name) == "..") && m.opcode() != opLookup: // a file handle is looked up so
-		return verdict{}, refuse(m, "the name %q", name)
+		return verdict{}, refuse(m, "it has a name with a slash")
+	case (string(name) == "." || string(name) == "..") && m.opcode() != opLookup: // LOOKUP resolves file handles by these names
+		return verdict{}, refuse(m, "it has the name %q", name)
 	case len(name) > maxName:
 		return answer(syscall.ENAMETOOLONG)
 	case string(name) == pollName && m.node() == 1 && m.opcode() != opLookup:
@@ -259,25 +258,25 @@ func admitXattr(m message, kind tail, rest []byte) (verdict, error) {
 	name, value, ok := cutName(rest)
 	switch {
 	case !ok || len(name) > maxName:
-		return verdict{}, refuse(m, "an attribute name of %d bytes", len(name))
+		return verdict{}, refuse(m, "it has an attribute name of %d bytes", len(name))
 	case kind == tailXattr && len(value) != 0:
-		return verdict{}, refuse(m, "%d bytes behind the name", len(value))
+		return verdict{}, refuse(m, "it has %d bytes after the name", len(value))
 	case kind == tailValue && (len(value) > maxXattr || uint64(len(value)) != uint64(m.u32(0))):
-		return verdict{}, refuse(m, "a value of %d bytes where it says %d", len(value), m.u32(0))
+		return verdict{}, refuse(m, "it has a value of %d bytes, its size field is %d", len(value), m.u32(0))
 	}
 	return verdict{}, nil
 }
 
-// admitFields checks the numbers in a request whose lengths are right.
+// admitFields checks the numbers of a request with valid lengths.
 func admitFields(m message, t terms) (verdict, error) {
 	switch m.opcode() {
 	case opInit:
 		if m.u32(0) != 7 || m.u32(4) < minInitMinor {
-			return verdict{}, refuse(m, "protocol %d.%d is not served", m.u32(0), m.u32(4))
+			return verdict{}, refuse(m, "protocol %d.%d is not supported", m.u32(0), m.u32(4))
 		}
 	case opRead, opReaddir, opReaddirplus:
 		if n := m.u32(16); n > t.transfer {
-			return verdict{}, refuse(m, "%d bytes of at most %d", n, t.transfer)
+			return verdict{}, refuse(m, "its size is %d bytes, the maximum is %d", n, t.transfer)
 		}
 		if m.opcode() == opRead {
 			return verdict{}, admitRange(m, m.u64(8), uint64(m.u32(16)))
@@ -296,7 +295,7 @@ func admitFields(m message, t terms) (verdict, error) {
 		return verdict{}, admitRange(m, m.u64(32), m.u64(40))
 	case opGetxattr, opListxattr:
 		if m.u32(0) > maxXattr {
-			return verdict{}, refuse(m, "a buffer of %d bytes", m.u32(0))
+			return verdict{}, refuse(m, "it has a buffer of %d bytes", m.u32(0))
 		}
 	case opSetattr:
 		return verdict{}, admitSetattr(m)
@@ -325,10 +324,10 @@ func admitFields(m message, t terms) (verdict, error) {
 	return verdict{}, nil
 }
 
-// admitRange checks that a range of a file ends within what off_t holds.
+// admitRange checks that the end of a file range fits off_t.
 func admitRange(m message, off, n uint64) error {
 	if off > math.MaxInt64 || n > math.MaxInt64-off {
-		return refuse(m, "%d bytes at %d", n, off)
+		return refuse(m, "invalid range of %d bytes at offset %d", n, off)
 	}
 	return nil
 }
@@ -343,9 +342,9 @@ func admitSetattr(m message) error {
 	case has(setattrMode) && m.u32(68)&^uint32(syscall.S_IFMT|0o7777) != 0:
 		return refuse(m, "mode %#o", m.u32(68))
 	case has(setattrUID) && m.u32(76) == math.MaxUint32, has(setattrGID) && m.u32(80) == math.MaxUint32:
-		return refuse(m, "no such owner")
+		return refuse(m, "invalid owner")
 	case has(setattrAtime) && m.u32(56) >= 1e9, has(setattrMtime) && m.u32(60) >= 1e9, has(setattrCtime) && m.u32(64) >= 1e9:
-		return refuse(m, "a second has fewer nanoseconds")
+		return refuse(m, "invalid nanoseconds")
 	}
 	return nil
 }

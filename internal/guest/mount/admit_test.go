@@ -11,7 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// testTerms are those of an ordinary mount.
+// testTerms are the terms of an ordinary mount.
 var testTerms = terms{ready: true, transfer: maxTransfer}
 
 // ask builds a request: numbers are appended little-endian in their size,
@@ -42,7 +42,7 @@ func ask(op uint32, node uint64, parts ...any) message {
 
 const big = uint64(math.MaxInt64)
 
-func TestAdmitLetsThroughWhatKernelsSend(t *testing.T) {
+func TestAdmitPassesValidRequests(t *testing.T) {
 	for _, m := range goodRequests() {
 		if v, err := admit(m, testTerms); err != nil || v.answer {
 			t.Errorf("%s: %+v, %v", opName(m.opcode()), v, err)
@@ -64,7 +64,7 @@ func askInit(minor uint32) message {
 	return ask(opInit, 0, uint32(7), minor, uint32(1<<17), uint32(math.MaxUint32), uint32(math.MaxUint32), 44)
 }
 
-// goodRequests returns one request of each kind that go-fuse gets to see.
+// goodRequests returns one request of each kind that is passed to go-fuse.
 func goodRequests() []message {
 	return []message{
 		ask(opLookup, 1, "name\x00"),
@@ -227,8 +227,8 @@ func TestAdmitRefuses(t *testing.T) {
 	}
 }
 
-// FuzzAdmit gives whatever passes the gate to go-fuse, which must neither
-// panic nor answer more than there is room for.
+// FuzzAdmit passes admitted messages to go-fuse, which must neither panic nor
+// exceed the reply's buffer.
 func FuzzAdmit(f *testing.F) {
 	for _, m := range goodRequests() {
 		f.Add([]byte(m))

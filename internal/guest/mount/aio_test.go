@@ -13,8 +13,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestDirectWriteBesideReads checks that an asynchronous direct write is seen
-// by buffered reads that come after it, whatever they read while it was made.
+// TestDirectWriteBesideReads: later buffered reads see an asynchronous direct
+// write, whatever they read during it.
 func TestDirectWriteBesideReads(t *testing.T) { onBoth(t, directWriteBesideReads) }
 
 func directWriteBesideReads(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -59,8 +59,7 @@ func directWriteBesideReads(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// writeAsynchronously writes at the beginning of a file with io_submit(2) and
-// waits for the end of it.
+// writeAsynchronously writes to the beginning of a file with io_submit(2) and waits for completion.
 func writeAsynchronously(t *testing.T, aio uintptr, fd int, data []byte) {
 	t.Helper()
 	request := struct { // struct iocb of linux/aio_abi.h

@@ -15,7 +15,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// need fails a test whose program this machine lacks.
+// need fails a test if a program is not installed.
 func need(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
@@ -43,8 +43,8 @@ func git(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// TestSQLite has two processes write one database in WAL mode, whose shared
-// memory is a writable map and whose locks are POSIX locks.
+// TestSQLite: two processes write one database in WAL mode, with a shared
+// writable map and POSIX locks.
 func TestSQLite(t *testing.T) { onBoth(t, sQLite) }
 
 func sQLite(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -90,7 +90,7 @@ func inotify(t *testing.T, _ *workspace.Workspace, dir string) {
 func TestNpm(t *testing.T) {
 	need(t, "npm", "node")
 	_, dir := mountedWorkspace(t)
-	// Packages from local directories and tarballs: no registry is asked.
+	// Packages come from local directories and tarballs: no registry is used.
 	sh(t, dir, `export HOME=$PWD npm_config_offline=true npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false
 		mkdir pkgs; for i in $(seq 4); do mkdir -p pkgs/p$i/lib
 			echo "{\"name\":\"p$i\",\"version\":\"1.0.$i\",\"main\":\"lib/a.js\",\"bin\":{\"p$i\":\"lib/a.js\"}}" > pkgs/p$i/package.json
@@ -140,7 +140,6 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// TestTail follows a file as it grows.
 func TestTail(t *testing.T) { onBoth(t, followed) }
 
 func followed(t *testing.T, _ *workspace.Workspace, dir string) {

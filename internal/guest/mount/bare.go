@@ -11,11 +11,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Bare mounts a file system on dir that lives in memory and dies with the
-// mount: the same server as a workspace's, with the same options and next to
-// nothing behind it. It is the yardstick that a workspace is measured against,
-// and is not for keeping files. Only the bench and tests call it, so no program
-// that is shipped holds it; it is here because one package knows go-fuse.
+// Bare mounts an empty in-memory file system on dir, which ends with the mount:
+// the same server and options as a workspace's, with almost nothing behind it.
+// It is the baseline for measuring workspaces. Only the bench and tests use it;
+// it is in this package because only this package imports go-fuse.
 func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error) {
 	dir, err := mountDir(dir)
 	if err != nil {
@@ -34,8 +33,8 @@ func Bare(ctx context.Context, dir string, log *slog.Logger) (*HostMount, error)
 	return m, nil
 }
 
-// bare is a file system with one lock. Directories are read in full at the
-// first READDIR and kept in order of their making.
+// bare is a file system with one lock. Directories are read completely at the
+// first READDIR, in order of creation.
 type bare struct {
 	fuse.RawFileSystem
 
@@ -55,13 +54,13 @@ type bareNode struct {
 	target   string
 	pages    [][]byte // of barePage bytes; the first may be shorter
 	entries  map[string]*bareEntry
-	order    []*bareEntry // in the order they were made; nil where one was removed
+	order    []*bareEntry // in order of creation; nil for removed ones
 }
 
 type bareEntry struct {
 	*bareNode
 	name string
-	at   int // in the directory's order
+	at   int // index in the directory's order
 }
 
 const barePage = 1 << 20
@@ -157,7 +156,7 @@ func (b *bare) truncate(n *bareNode, size int64) {
 	n.size = size
 }
 
-// make adds a node; its caller holds the lock.
+// make adds a node. The lock is held.
 func (b *bare) make(h *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut) (*bareNode, fuse.Status) {
 	dir := b.nodes[h.NodeId]
 	if dir.entries[name] != nil {
@@ -232,7 +231,7 @@ func (b *bare) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	return b.entry(out, n)
 }
 
-// unlink takes a name out of its directory; its caller holds the lock.
+// unlink removes a name from its directory. The lock is held.
 func (b *bare) unlink(dir *bareNode, e *bareEntry) {
 	delete(dir.entries, e.name)
 	dir.order[e.at] = nil
@@ -241,7 +240,7 @@ func (b *bare) unlink(dir *bareNode, e *bareEntry) {
 	}
 }
 
-// drop removes a name and what it named; its caller holds the lock.
+// drop removes a name and its node. The lock is held.
 func (b *bare) drop(dir *bareNode, e *bareEntry) {
 	b.unlink(dir, e)
 	n := e.bareNode
@@ -380,7 +379,7 @@ func (b *bare) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 	return fuse.OK
 }
 
-// list calls add for the entries from the position that in asks for.
+// list calls add for the entries from the offset in in.
 func (b *bare) list(in *fuse.ReadIn, add func(string, *bareNode, uint64) bool) {
 	dir := b.nodes[in.NodeId]
 	for at := in.Offset; at < uint64(len(dir.order)); at++ {

@@ -12,7 +12,7 @@ import (
 )
 
 // onEach runs a benchmark on a workspace mounted on the host, on the bare
-// server, and on the directory under both.
+// server, and on the underlying directory.
 func onEach(b *testing.B, bench func(b *testing.B, dir string)) {
 	b.Run("workspace", func(b *testing.B) {
 		needRoot(b)
@@ -44,7 +44,7 @@ func onEach(b *testing.B, bench func(b *testing.B, dir string)) {
 	b.Run("directory", func(b *testing.B) { bench(b, b.TempDir()) })
 }
 
-// perDir is how many files the benchmarks put into a directory.
+// perDir is the number of files per directory in the benchmarks.
 const perDir = 1000
 
 func benchName(dir string, i int) string {
@@ -67,7 +67,7 @@ func makeFile(b *testing.B, dir string, i int, content []byte) {
 	unix.Close(fd)
 }
 
-// BenchmarkCreate makes files, writes 4 KiB to each and closes them.
+// BenchmarkCreate creates files, writes 4 KiB to each and closes them.
 func BenchmarkCreate(b *testing.B) {
 	onEach(b, func(b *testing.B, dir string) {
 		content := make([]byte, 4096)
@@ -80,10 +80,10 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
-// BenchmarkStat stats 10,000 files, cold: the kernel has forgotten them.
+// BenchmarkStatCold stats 10,000 files with empty kernel caches.
 func BenchmarkStatCold(b *testing.B) { benchStat(b, true) }
 
-// BenchmarkStatWarm stats 10,000 files that the kernel knows.
+// BenchmarkStatWarm stats 10,000 files in the kernel's caches.
 func BenchmarkStatWarm(b *testing.B) { benchStat(b, false) }
 
 func benchStat(b *testing.B, cold bool) {
@@ -109,7 +109,7 @@ func benchStat(b *testing.B, cold bool) {
 	})
 }
 
-// dropCaches has the kernel forget pages, names and inodes.
+// dropCaches empties the kernel's caches of pages, names and inodes.
 func dropCaches(b *testing.B) {
 	unix.Sync()
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
@@ -122,7 +122,7 @@ const (
 	seqBlock = 1 << 20
 )
 
-// BenchmarkWrite writes 256 MiB in a row.
+// BenchmarkWrite writes 256 MiB sequentially.
 func BenchmarkWrite(b *testing.B) {
 	onEach(b, func(b *testing.B, dir string) {
 		b.SetBytes(seqSize)
@@ -149,7 +149,7 @@ func writeLarge(b *testing.B, path string) {
 	}
 }
 
-// BenchmarkReadCold reads 256 MiB in a row that the kernel has forgotten.
+// BenchmarkReadCold reads 256 MiB sequentially with empty caches.
 func BenchmarkReadCold(b *testing.B) {
 	onEach(b, func(b *testing.B, dir string) {
 		path := filepath.Join(dir, "large")

@@ -6,14 +6,13 @@ import (
 	"holt/internal/workspace"
 )
 
-// maxCopy is the most one COPY_FILE_RANGE answers, bytes: its reply counts in
-// 32 bits.
+// maxCopy is the maximum of one COPY_FILE_RANGE, bytes: its reply has a 32-bit count.
 const maxCopy = 1 << 30
 
-// Open answers ENOSYS, so that the kernel neither asks nor releases again and
-// keeps a file's pages from one open to the next. (O_TRUNC then comes as a
-// SETATTR, if FUSE_ATOMIC_O_TRUNC is off.) Where nothing may be cached it
-// succeeds instead, which drops the pages.
+// Open answers ENOSYS, so that the kernel sends no further OPEN and RELEASE and
+// keeps a file's pages across opens. (O_TRUNC then arrives as a SETATTR, if
+// FUSE_ATOMIC_O_TRUNC is off.) If nothing may be cached it succeeds instead,
+// which drops the pages.
 func (t *tree) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
 	if t.valid == 0 {
 		return fuse.OK
@@ -21,18 +20,17 @@ func (t *tree) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
 	return fuse.ENOSYS
 }
 
-// Flush answers ENOSYS: close(2) then costs nothing. Bytes were journaled
-// when they were written.
+// Flush answers ENOSYS, so that close(2) costs nothing. Writes are journaled already.
 func (t *tree) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
-// inPlace is the result of a READ that lies where the reply wants it.
+// inPlace is a READ result that is already in the reply's buffer.
 type inPlace []byte
 
 func (r inPlace) Bytes([]byte) ([]byte, fuse.Status) { return r, fuse.OK }
 func (r inPlace) Size() int                          { return len(r) }
 func (r inPlace) Done()                              {}
 
-// Readv copies nothing when dst is the very memory that was read into.
+// Readv copies nothing if dst is the buffer that was read into.
 func (r inPlace) Readv(dst [][]byte) (int, fuse.Status) {
 	if len(r) == 0 || len(dst) == 1 && len(dst[0]) == len(r) && &dst[0][0] == &r[0] {
 		return len(r), fuse.OK

@@ -12,8 +12,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// changesOf are the ways to change a file or a directory; each says whose times must be new: of the file,
-// of its directory, or both.
+// changesOf are the ways to change a file or a directory, with the times that
+// must change: of the file, of its directory, or both.
 var changesOf = []struct {
 	name      string
 	do        func(dir string) error
@@ -73,8 +73,8 @@ var changesOf = []struct {
 	}, "t", true, true},
 }
 
-// stampedNow checks that every change is stamped with the clock of the kernel that asked: between what it was
-// before the call and after it, as on any file system of that kernel.
+// stampedNow checks that every change gets a time of the requesting kernel's
+// clock, between the values before and after the call.
 func stampedNow(t *testing.T, dir string, clock func() int64) {
 	for _, c := range changesOf {
 		before := clock()
@@ -107,7 +107,7 @@ func stampedNow(t *testing.T, dir string, clock func() int64) {
 	}
 }
 
-// TestClock checks that no file is newer than the clock of who looks at it, whatever that clock is.
+// TestClock: no file is newer than the clock of its kernel, whatever that clock is.
 func TestClock(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		stampedNow(t, hostMount(t, newWorkspace(t), HostOptions{}), coarse)
@@ -120,7 +120,7 @@ func TestClock(t *testing.T) {
 			serveGuest(t, ws, k, GuestOptions{})
 			stampedNow(t, k.dir, k.clock)
 
-			// What the API does to the mounted workspace is not ahead either.
+			// Changes by the API to the mounted workspace are not in the future either.
 			root := workspace.Files{Tree: ws.Tree()}
 			info, err := root.Mkdir("/api", 0o755, false)
 			if err != nil {

@@ -28,8 +28,8 @@ func failing(disk *journal.FaultDisk, kind journal.Op, err error) {
 	})
 }
 
-// TestErrorsFromBelow: what the disk below refuses, the program that wrote it
-// is told, once; after that the file system is as usable as before.
+// TestErrorsFromBelow: a program gets errors of the underlying disk, once; then
+// the file system is usable again.
 func TestErrorsFromBelow(t *testing.T) {
 	for _, fault := range []unix.Errno{unix.ENOSPC, unix.EIO} {
 		t.Run(fault.Error(), func(t *testing.T) {
@@ -85,7 +85,7 @@ func errorsFromBelow(t *testing.T, disk *journal.FaultDisk, fault unix.Errno, di
 	mapped(t, disk, fault, filepath.Join(dir, "mapped"))
 }
 
-// mapped writes through a map, in a process of its own, what the disk refuses.
+// mapped writes through a map, in another process, while the disk fails.
 func mapped(t *testing.T, disk *journal.FaultDisk, fault unix.Errno, path string) {
 	writeFile(t, path, strings.Repeat("o", 8192))
 	cmd := helper(t, "faults", path)
@@ -116,7 +116,7 @@ func mapped(t *testing.T, disk *journal.FaultDisk, fault unix.Errno, path string
 }
 
 // mapFaults is the helper "faults": it does to a map of a file what each line
-// of its input says, and says what came of it.
+// of its input says, and prints the result.
 func mapFaults(path string) error {
 	fd, err := unix.Open(path, unix.O_RDWR, 0)
 	if err != nil {
@@ -145,7 +145,7 @@ func mapFaults(path string) error {
 	return nil
 }
 
-// TestQuotaInMounts: what is over a quota is refused as other file systems do.
+// TestQuotaInMounts: exceeding a quota fails as in other file systems.
 func TestQuotaInMounts(t *testing.T) {
 	opt := workspace.Options{Quota: holt.Quota{Bytes: 64 << 10, Files: 4}}
 	onBothWith(t, opt, func(t *testing.T, ws *workspace.Workspace, dir string) {

@@ -36,9 +36,9 @@ func (c *census) take() map[string]int {
 	return counts
 }
 
-// TestKernelAsksLittle holds the kernel to what was negotiated: a request is
-// what costs, above all out of an emulated machine.
-func TestKernelAsksLittle(t *testing.T) {
+// TestKernelRequestCount: the number of requests, the main cost in an emulated
+// machine, is as negotiated.
+func TestKernelRequestCount(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
 	c := &census{counts: map[string]int{}}
@@ -70,7 +70,7 @@ func TestKernelAsksLittle(t *testing.T) {
 		}
 		unix.Close(fd)
 	}
-	// The first of each kind finds out what is not served.
+	// The first request of each unsupported kind is answered ENOSYS.
 	write(filepath.Join(k.dir, "warm"), "x", unix.O_CREAT)
 	read(filepath.Join(k.dir, "warm"))
 	if _, err := os.ReadDir(k.dir); err != nil {
@@ -95,9 +95,9 @@ func TestKernelAsksLittle(t *testing.T) {
 		}
 	}
 	content := strings.Repeat("c", 4096)
-	// GETATTR is of the directory: the kernel drops all it knows of one when a
-	// name comes or goes, and asks again for its mode at the next step into it.
-	// GETXATTR is security.capability, once for each inode that was made or read.
+	// GETATTR is for the directory: the kernel drops its attributes when an entry
+	// is added or removed, and asks again for its mode at the next access. GETXATTR
+	// is security.capability, once for each inode that was created or read.
 	expect("create, write and close", map[string]int{"GETATTR": files, "LOOKUP": files, "CREATE": files, "GETXATTR": files, "WRITE": files},
 		each(func(p string) { write(p, content, unix.O_CREAT) }))
 	expect("write again", map[string]int{"GETATTR": 1, "WRITE": files}, each(func(p string) { write(p, "more", 0) }))

@@ -15,8 +15,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// full returns the size of a story: the small one, or the whole one with
-// HOLT_SOAK=1.
+// full returns the size of a test: the small one, or the full one with HOLT_SOAK=1.
 func full(small, whole int) int {
 	if os.Getenv("HOLT_SOAK") != "" {
 		return whole
@@ -24,7 +23,7 @@ func full(small, whole int) int {
 	return small
 }
 
-// fillFile writes n random bytes to path, syncs them, and says their SHA-256.
+// fillFile writes n random bytes to path, syncs them, and prints their SHA-256.
 func fillFile(path string, n int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -42,8 +41,8 @@ func fillFile(path string, n int64) error {
 	return f.Close()
 }
 
-// TestBigFile writes a file through a mount and reads it through another one,
-// of the workspace opened anew, so that no cache answers.
+// TestBigFile writes a file through a mount and reads it through a mount of the
+// reopened workspace, without caches.
 func TestBigFile(t *testing.T) {
 	size := int64(full(64, 20<<10)) << 20
 	dir := filepath.Join(t.TempDir(), "ws")
@@ -87,8 +86,8 @@ func TestBigFile(t *testing.T) {
 	})
 }
 
-// TestFio has fio write blocks that name their own place and content, and
-// verify them: whole, at random, synced, and through maps, from four processes.
+// TestFio: fio writes and verifies blocks with their own position and checksum:
+// sequential, random, synced, and through maps, from four processes.
 func TestFio(t *testing.T) {
 	need(t, "fio")
 	mounts := map[string]func(testing.TB) string{

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openMount mounts FUSE on dir and returns the descriptor over which it is
-// served. Reads set no access times, and the options say so. No child process inherits it: one that outlives this process, as
-// machines do, would keep a mount that nobody serves from ever ending.
+// openMount mounts FUSE on dir, with noatime, and returns the descriptor to
+// serve it. No child process inherits the descriptor: one that outlives this
+// process, such as a machine, would keep an unserved mount from ending.
 func openMount(ctx context.Context, dir string, readOnly bool) (fd int, err error) {
 	options := []string{fmt.Sprintf("max_read=%d", maxTransfer), "default_permissions"}
 	if os.Geteuid() != 0 {
-		// allow_other may be forbidden, and the mount is its user's own.
+		// Without root, allow_other may be forbidden, and the mount is only for its user.
 		options = append(options, "fsname=holt", "subtype=holt", "nosuid", "nodev", "noatime")
 		if readOnly {
 			options = append(options, "ro")
@@ -41,8 +41,7 @@ func openMount(ctx context.Context, dir string, readOnly bool) (fd int, err erro
 	return fd, nil
 }
 
-// fusermount has the set-uid helper of fuse3 mount, and receives the
-// descriptor from it.
+// fusermount mounts with the set-uid helper of fuse3, and receives the descriptor from it.
 func fusermount(ctx context.Context, dir, options string) (fd int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +70,7 @@ func fusermount(ctx context.Context, dir, options string) (fd int, err error) {
 	return fds[0], nil
 }
 
-// parseRights returns the descriptors that came with a message.
+// parseRights returns the descriptors received with a message.
 func parseRights(control []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

@@ -13,42 +13,44 @@ import (
 	"holt/internal/workspace"
 )
 
-// GuestOptions say how to serve a guest.
+// GuestOptions configure [Guest].
 type GuestOptions struct {
-	// Writer turns the tag that came with a request, hostile text, into whom its
-	// change is attributed to. It is called from one goroutine, for every request. Nil: nobody.
+	// Writer returns the writer of a change for the request's tag, which is
+	// untrusted text. It is called from one goroutine, for every request. Nil:
+	// unknown writer.
 	Writer func(tag string) workspace.Writer
-	// Notifier brings what the API changes to the guest's kernel. It outlives
-	// sessions: hand the same one to the next. Nil: the API changes nothing.
+	// Notifier announces changes by the API to the guest's kernel. It outlives
+	// sessions: pass the same one to the next. Nil: the API changes nothing.
 	Notifier *Notifier
-	// Observe is told of each request that was answered: its operation, as LOOKUP, and how long it took; nil: nobody is.
+	// Observe is called for each answered request with its operation, such as
+	// LOOKUP, and its duration. May be nil.
 	Observe func(op string, took time.Duration)
 	Log     *slog.Logger // nil discards
 }
 
 const (
 	helloWait = 30 * time.Second // an emulated guest is slow
-	// lastWords is how long a session that ends may take to send the answers it
-	// owes. What is lost is asked for again in the next session.
+	// lastWords is how long an ending session may take to send the answers of
+	// completed requests. The next session requests lost ones again.
 	lastWords = 2 * time.Second
-	// maxRefused is how many mounts of one session may be refused. An agent makes
-	// a new one each time; each costs a line in the log.
+	// maxRefused is how many mounts may be refused in one session. An agent makes a
+	// new one each time; each costs a log line.
 	maxRefused = 8
 )
 
-// Guest serves one session of the file channel on conn, which was resynced,
-// until conn ends or ctx does; it closes conn and returns when nothing of the
-// session runs any more. Only then may the next session of the same workspace
-// begin; it takes over where this one ended.
+// Guest serves one session of the file channel on conn, which was resynced, until
+// conn or ctx ends; it closes conn and returns when all goroutines of the session
+// have ended. Only then may the next session of the same workspace begin; it takes
+// over where this one ended.
 //
-// It returns nil when the other side closed the channel or ctx ended. It
-// returns InvalidArgument or Corrupt when the guest broke the protocol (or
-// speaks another version of it), Timeout when it says no hello, Conflict when a host mount has the workspace,
-// Internal when a request met a defect. The caller logs that, and waits a
-// little before it serves the guest again.
+// It returns nil when the other side closed the channel or ctx ended, InvalidArgument
+// or Corrupt when the guest violated the protocol (or has another version of it),
+// Timeout when the guest sends no hello, Conflict when a host mount uses the
+// workspace, and Internal when a request failed because of a bug. The caller logs
+// the error, and waits a little before it serves the guest again.
 //
-// A mount that is not known, or whose terms this program does not serve, is
-// refused with a line in the log; the guest then makes a new one.
+// A mount that is unknown, or whose terms this program does not support, is
+// refused with a log line; the guest then makes a new one.
 func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt GuestOptions) error {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -74,23 +76,22 @@ func Guest(ctx context.Context, ws *workspace.Workspace, conn net.Conn, opt Gues
 	return nil
 }
 
-// hurry makes what blocks on the connection end: reading at once, writing when
-// the answers that are due had their time.
+// hurry unblocks the connection: reads at once, writes after the time for pending answers.
 func (s *session) hurry() {
 	s.conn.SetReadDeadline(time.Unix(1, 0))
 	s.conn.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
-// run serves one mount after the other: a guest whose mount was taken away
-// makes another, and says hello again.
+// run serves one mount after the other: a guest whose mount was refused makes
+// another, and sends hello again.
 func (s *session) run() error {
 	s.conn.SetReadDeadline(time.Now().Add(helloWait))
 	hello, err := s.hello()
 	s.conn.SetReadDeadline(time.Time{})
-	if s.ctx.Err() != nil { // hurry may have come before
+	if s.ctx.Err() != nil { // hurry may have run before
 		s.hurry()
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
-		return holt.Errorf(holt.Timeout, "the guest has begun a session and has said no hello for %v", helloWait)
+		return holt.Errorf(holt.Timeout, "the guest has begun a session, but has not sent hello for %v", helloWait)
 	}
 	for refused := 0; err == nil; {
 		err = s.begin(hello)
@@ -99,16 +100,16 @@ func (s *session) run() error {
 			hello, err = s.serve()
 		case holt.NotFound, holt.Unsupported:
 			if refused++; refused > maxRefused {
-				return holt.Errorf(holt.InvalidArgument, "the guest says hello for ever more mounts that cannot be served: %w", err)
+				return holt.Errorf(holt.InvalidArgument, "the guest repeatedly sends hello for mounts that cannot be served: %w", err)
 			}
-			s.log.Warn("guest has to mount its workspace anew", "err", err)
+			s.log.Warn("guest has to remount its workspace", "err", err)
 			hello, err = s.hello()
 		}
 	}
 	return err
 }
 
-// begin finds or opens the epoch of the mount that says hello, and answers.
+// begin finds or opens the epoch of the mount in the hello, and answers.
 func (s *session) begin(hello channel.Hello) error {
 	if err := s.attach(hello); err != nil {
 		s.frames.Write(channel.FrameWelcome, make([]byte, len(hello.Mount))) // no mount: the guest makes a new one
@@ -119,8 +120,7 @@ func (s *session) begin(hello channel.Hello) error {
 	}
 	var err error
 	s.notifyOnce.Do(func() {
-		// What changed while the guest was not served goes before its first answer,
-		// as far as may be.
+		// Queued changes are announced before the guest's first answer, up to the limit.
 		if _, err = s.notifier.drain(channel.MaxNotices, s.notify); err == nil {
 			s.notifying.Go(func() { s.send(s.notifier.run(s.ctx, channel.MaxNotices, s.notify)) })
 		}
@@ -128,8 +128,8 @@ func (s *session) begin(hello channel.Hello) error {
 	return err
 }
 
-// hello reads the frame that must be one. Only what the guest says of notices
-// for the mount before may come first.
+// hello reads the next frame, which must be a hello. Only acknowledgements of
+// notifications for the previous mount may precede it.
 func (s *session) hello() (channel.Hello, error) {
 	for {
 		kind, payload, err := s.requests.Next(nil)
@@ -140,7 +140,7 @@ func (s *session) hello() (channel.Hello, error) {
 		case kind == channel.FrameTaken:
 			err = s.taken(payload)
 		default:
-			err = holt.Errorf(holt.InvalidArgument, "a frame of kind %d before the hello", kind)
+			err = holt.Errorf(holt.InvalidArgument, "the guest sent a frame of kind %d before its hello", kind)
 		}
 		if err != nil {
 			return channel.Hello{}, err
@@ -151,14 +151,14 @@ func (s *session) hello() (channel.Hello, error) {
 func parseHello(payload []byte) (channel.Hello, error) {
 	hello, err := channel.ParseHello(payload)
 	if err == nil && hello.Version != channel.FrameVersion {
-		err = holt.Errorf(holt.InvalidArgument, "the guest's file channel has version %d; this holt serves %d", hello.Version, channel.FrameVersion).
+		err = holt.Errorf(holt.InvalidArgument, "the guest's file channel has version %d, this holt supports %d", hello.Version, channel.FrameVersion).
 			WithHint("rebuild the image and restart the computer")
 	}
 	return hello, err
 }
 
 // attach finds the epoch of the mount, or opens one for a fresh mount. A guest
-// has one mount: a fresh one means that the kernel of any other is gone.
+// has one mount: a fresh one means that the kernels of all others are gone.
 func (s *session) attach(hello channel.Hello) error {
 	known := false
 	var gone []workspace.Epoch
@@ -174,15 +174,15 @@ func (s *session) attach(hello channel.Hello) error {
 		}
 	}
 	if !known && !hello.Fresh {
-		return holt.Errorf(holt.NotFound, "the guest goes on with mount %x, which is not known", hello.Mount).
-			WithHint("it makes a new mount; what was open in the old one is lost")
+		return holt.Errorf(holt.NotFound, "the guest continues mount %x, which is unknown", hello.Mount).
+			WithHint("the guest makes a new mount; files that are open in the old one are lost")
 	}
 	if known {
 		err := catchUp(s.ctx, s.ws, s.notifier)
 		if err != nil {
 			return err
 		}
-	} else if err := s.notifier.complete(nil); err != nil { // its kernel knows nothing yet
+	} else if err := s.notifier.complete(nil); err != nil { // its kernel has nothing cached
 		return err
 	}
 	for _, e := range gone {
@@ -197,8 +197,8 @@ func (s *session) attach(hello channel.Hello) error {
 	return s.restore(epoch)
 }
 
-// catchUp has the kernel told of what it may never have been, where the queue
-// does not have that: most of all by a daemon that was killed.
+// catchUp queues changes that the kernel may have missed, if the queue is not
+// complete, mainly after a daemon was killed.
 func catchUp(ctx context.Context, ws *workspace.Workspace, n *Notifier) error {
 	if n.isWhole() {
 		return nil

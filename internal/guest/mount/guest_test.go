@@ -42,7 +42,7 @@ func serveGuest(t testing.TB, ws *workspace.Workspace, k *kernel, opt GuestOptio
 	pollOnce(t, k.dir)
 }
 
-// guestWorkspace returns a workspace mounted as a guest mounts it.
+// guestWorkspace returns a workspace mounted by a guest.
 func guestWorkspace(t testing.TB) (*workspace.Workspace, *kernel) {
 	t.Helper()
 	ws := newWorkspace(t)
@@ -104,7 +104,7 @@ func TestGuestWritersAreNamed(t *testing.T) {
 	}
 }
 
-// TestGuestKnowsItsMount checks who is let in.
+// TestGuestKnowsItsMount checks which mounts are accepted.
 func TestGuestKnowsItsMount(t *testing.T) {
 	ws := newWorkspace(t)
 	say := func(t *testing.T, hello channel.Hello) (welcome [16]byte, result chan error, conn io.ReadWriteCloser) {
@@ -131,7 +131,7 @@ func TestGuestKnowsItsMount(t *testing.T) {
 		if welcome != [16]byte{} {
 			t.Errorf("welcomed %x", welcome)
 		}
-		// The same session takes a new mount.
+		// The same session accepts a new mount.
 		if err := channel.NewFrameWriter(conn).Write(channel.FrameHello, channel.Hello{Mount: two, Version: channel.FrameVersion, Fresh: true}.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestGuestKnowsItsMount(t *testing.T) {
 		}
 	})
 	t.Run("cannot be told", func(t *testing.T) {
-		// It changes since a state that no checkpoint has kept.
+		// The workspace changes after a state that no checkpoint has.
 		if _, err := ws.Tree().Create(workspace.Caller{}, workspace.Root, "beside", 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +193,8 @@ func TestGuestKnowsItsMount(t *testing.T) {
 	})
 }
 
-// TestGuestMountsAnew ends the mount under the session: hello is said again.
-func TestGuestMountsAnew(t *testing.T) {
+// TestGuestRemounts ends the mount during the session: the guest sends hello again.
+func TestGuestRemounts(t *testing.T) {
 	ws := newWorkspace(t)
 	host, guest := socketPair(t)
 	result := make(chan error, 1)
@@ -233,7 +233,7 @@ func TestGuestMountsAnew(t *testing.T) {
 	}
 }
 
-// TestGuestProtocolErrors checks that nonsense ends the session and nothing else.
+// TestGuestProtocolErrors: an invalid message ends the session and nothing else.
 func TestGuestProtocolErrors(t *testing.T) {
 	ws := newWorkspace(t)
 	for name, frame := range map[string][]byte{
@@ -267,8 +267,8 @@ func TestGuestProtocolErrors(t *testing.T) {
 	}
 }
 
-// TestGuestCacheIsTold changes files behind the guest's kernel's back.
-func TestGuestCacheIsTold(t *testing.T) {
+// TestGuestCacheIsInvalidated changes files without the guest's kernel.
+func TestGuestCacheIsInvalidated(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
 	n := &Notifier{}
@@ -276,7 +276,7 @@ func TestGuestCacheIsTold(t *testing.T) {
 	cacheIsTold(t, ws, k.dir, n)
 }
 
-func TestHostCacheIsTold(t *testing.T) {
+func TestHostCacheIsInvalidated(t *testing.T) {
 	ws := newWorkspace(t)
 	n := &Notifier{}
 	cacheIsTold(t, ws, hostMount(t, ws, HostOptions{Notifier: n}), n)
@@ -303,8 +303,8 @@ func cacheIsTold(t *testing.T, ws *workspace.Workspace, dir string, n *Notifier)
 		if err := n.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// The guest's kernel is told by another goroutine of the same session;
-		// a request that it answers later has passed that.
+		// Another goroutine of the session notifies the guest's kernel; a later answer
+		// comes after that.
 		if err := unix.Statfs(dir, &unix.Statfs_t{}); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestFileHandles checks that a file handle is good for a kernel that has
-// forgotten the file: here, one that never saw it.
+// TestFileHandles: file handles work for a kernel that has forgotten the file,
+// or has never seen it.
 func TestFileHandles(t *testing.T) {
 	ws := newWorkspace(t)
 	names := []string{"a/b/f", "a/b", "a", ".", ".holt/checkpoints/then/a/b/f"}
@@ -42,7 +42,7 @@ func TestFileHandles(t *testing.T) {
 			got, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 			unix.Close(fd)
 			if want := filepath.Join(dir, name); filepath.Base(name) == "f" {
-				// the kernel may not know the name of what is no directory
+				// the kernel may not know the name of a non-directory
 			} else if err != nil || got != want {
 				t.Errorf("the handle of %s is %s, %v", want, got, err)
 			}
@@ -59,7 +59,7 @@ func TestFileHandles(t *testing.T) {
 	})
 }
 
-// whileMounted mounts a workspace on the host for as long as use takes.
+// whileMounted mounts a workspace on the host while use runs.
 func whileMounted(t *testing.T, ws *workspace.Workspace, use func(dir string)) {
 	t.Helper()
 	needRoot(t)

@@ -20,16 +20,16 @@ import (
 	"holt/internal/workspace"
 )
 
-// HostOptions say how to mount on the host. The zero value mounts read-write.
+// HostOptions configure a mount on the host. The zero value mounts read-write.
 type HostOptions struct {
-	// ReadOnly is for a second mount beside a guest's or another host's: nothing
-	// can be changed, and nothing is cached, so that it shows what the other one
-	// does. A file that is removed while it is open there is gone (ENOENT).
+	// ReadOnly is for a second mount beside a guest's or another host mount: it
+	// cannot change files, and caches nothing, so that it shows changes by the
+	// other mount. A file that is removed while it is open returns ENOENT there.
 	ReadOnly bool
-	Writer   workspace.Writer // whom changes are attributed to
-	Notifier *Notifier        // brings what the API changes to the kernel; nil: it changes nothing
-	Keeper   *Keeper          // has the mount outlive this process; nil: it ends with it
-	ID       [16]byte         // of the mount and its keeper, used for no other; zero: a random one
+	Writer   workspace.Writer // writer of the changes
+	Notifier *Notifier        // announces changes by the API to the kernel; nil: it changes nothing
+	Keeper   *Keeper          // keeps the mount after the end of this process; nil: the mount ends with it
+	ID       [16]byte         // unique id of the mount and its keeper; zero: a random one
 	Log      *slog.Logger     // nil discards
 }
 
@@ -37,24 +37,24 @@ type HostOptions struct {
 type HostMount struct {
 	kept   *Kept
 	dir    string
-	dev    uint32 // minor number of the mount's device: the name of its connection
+	dev    uint32 // minor number of the mount's device, which identifies its connection
 	server *server
-	left   atomic.Bool // by Leave
+	left   atomic.Bool // set by Leave
 	log    *slog.Logger
 	done   chan struct{}
 }
 
-// Host mounts ws on dir, an existing directory, and serves it until Unmount,
-// or until someone else unmounts it. ctx bounds the mounting only. As root it
-// mounts by itself and for every user; others need fusermount3 and mount for
-// themselves. The mount is nosuid, nodev and noatime.
+// Host mounts ws on dir, an existing directory, and serves it until Unmount, or
+// until another program unmounts it. ctx limits only the mounting. As root it
+// mounts by itself, for every user; other users need fusermount3 and mount only
+// for themselves. The mount is nosuid, nodev and noatime.
 //
 // It returns InvalidArgument when dir is not a directory, Conflict when the
 // workspace is mounted read-write already, Unsupported when this host cannot
 // mount.
 //
-// This process must not use the mount itself: if it were killed while one of
-// its threads waits for another, neither could ever end.
+// This process must not use the mount itself: if it were killed while one of its
+// threads waits for another, it could never end.
 func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOptions) (*HostMount, error) {
 	dir, err := mountDir(dir)
 	if err != nil {
@@ -70,7 +70,7 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 			return nil, err
 		}
 	}
-	if err = opt.Notifier.complete(nil); err == nil { // its kernel knows nothing yet
+	if err = opt.Notifier.complete(nil); err == nil { // its kernel has nothing cached
 		var m *HostMount
 		if m, err = mountHost(ctx, past{t}, dir, opt); err == nil {
 			m.start(ws, t, end)
@@ -82,16 +82,16 @@ func Host(ctx context.Context, ws *workspace.Workspace, dir string, opt HostOpti
 
 // NewID returns the id of a new mount.
 func NewID() (id [16]byte) {
-	rand.Read(id[:]) // never fails, see crypto/rand
+	rand.Read(id[:]) // never fails
 	return id
 }
 
-// Resume serves a mount of ws that its keeper has kept, from where the process
-// before left it: what was asked meanwhile has waited. The workspace must have
-// been opened with the mount's id, [Kept.ID], as one that goes on. It owns kept,
-// and ends the mount when it fails.
+// Resume serves a mount of ws that its keeper holds, from where the previous
+// process left it; requests have waited in the meantime. The workspace must have
+// been opened with the mount's id, [Kept.ID], as a continued epoch. It owns kept,
+// and ends the mount if it fails.
 //
-// It returns NotFound or Unsupported when the mount cannot go on.
+// It returns NotFound or Unsupported when the mount cannot be continued.
 func Resume(ctx context.Context, ws *workspace.Workspace, kept *Kept, opt HostOptions) (*HostMount, error) {
 	t := hostTree(ws, &opt)
 	end := func() error { return nil }
@@ -106,7 +106,7 @@ func Resume(ctx context.Context, ws *workspace.Workspace, kept *Kept, opt HostOp
 		}
 		if !opt.ReadOnly {
 			if t.epoch == 0 {
-				return nil, holt.Errorf(holt.NotFound, "the workspace does not know the mount on %s any more", kept.dir)
+				return nil, holt.Errorf(holt.NotFound, "the workspace has no record of the mount on %s", kept.dir)
 			}
 			if err := catchUp(ctx, ws, opt.Notifier); err != nil {
 				return nil, err
@@ -121,15 +121,15 @@ func Resume(ctx context.Context, ws *workspace.Workspace, kept *Kept, opt HostOp
 	return m, nil
 }
 
-// start begins to serve ws.
+// start starts to serve ws.
 func (m *HostMount) start(ws *workspace.Workspace, t *tree, end func() error) {
 	m.server.agreed = func(terms terms) { t.longXattr = terms.longXattr }
-	m.server.agreed(m.server.terms) // of a mount that goes on
+	m.server.agreed(m.server.terms) // the terms of a continued mount
 	m.server.ack = func(watermark uint64) { ws.Acknowledge(t.epoch, watermark) }
 	go m.run(ws, t.notifier, end)
 }
 
-// hostTree returns what answers a host mount's requests, and fills what opt leaves open.
+// hostTree returns the handler of a host mount's requests, and sets the defaults of opt.
 func hostTree(ws *workspace.Workspace, opt *HostOptions) *tree {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -149,7 +149,7 @@ func hostTree(ws *workspace.Workspace, opt *HostOptions) *tree {
 	return t
 }
 
-// mountDir returns dir as mountinfo will name it.
+// mountDir returns dir as it will appear in mountinfo.
 func mountDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -157,7 +157,7 @@ func mountDir(dir string) (string, error) {
 	}
 	if err != nil {
 		return "", holt.Errorf(holt.InvalidArgument, "mount on %s: %w", dir, err).
-			WithHint("name an existing directory; if a killed holt left a dead mount there, unmount it")
+			WithHint("use an existing directory; if a killed holt left a dead mount there, unmount it")
 	}
 	if st, err := os.Stat(abs); err != nil || !st.IsDir() {
 		return "", holt.Errorf(holt.InvalidArgument, "mount on %s: it is not a directory", dir)
@@ -165,7 +165,7 @@ func mountDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// hostEpoch opens an epoch for a read-write mount, and returns what ends it.
+// hostEpoch opens an epoch for a read-write mount, and returns the function that ends it.
 func hostEpoch(ws *workspace.Workspace, id [16]byte) (workspace.Epoch, func() error, error) {
 	for _, e := range ws.Epochs() {
 		return 0, nil, holt.Errorf(holt.Conflict, "the workspace is mounted read-write by a %s already", e.Kind).
@@ -178,16 +178,17 @@ func hostEpoch(ws *workspace.Workspace, id [16]byte) (workspace.Epoch, func() er
 	return epoch, func() error { return ws.EndEpoch(epoch) }, nil
 }
 
-// hostOptions are protocolOptions as a mount of the host's own kernel needs them.
+// hostOptions returns protocolOptions for a mount in the host's own kernel.
 func hostOptions(opt HostOptions) *fuse.MountOptions {
 	o := protocolOptions(opt.Log)
 	o.PanicHandler = func(r any) fuse.Status {
-		opt.Log.Error("a request to a host mount met a defect", "panic", r, "stack", string(debug.Stack()))
+		opt.Log.Error("a request to a host mount failed because of a bug", "panic", r, "stack", string(debug.Stack()))
 		return fuse.EIO
 	}
 	if opt.ReadOnly {
-		// Pages live until the file's time or size moves, or it is opened again. Times move in ticks of
-		// up to 10 ms: of two changes within one, which keep the size, a file that stays open may show the first.
+		// Pages are cached until the file's time or size changes, or it is opened
+		// again. Times have a resolution of up to 10 ms: after two changes within that
+		// time that keep the size, a file that stays open may show the first.
 		o.ExplicitDataCacheControl = false
 		o.ExtraCapabilities &^= fuse.CAP_EXPLICIT_INVAL_DATA | fuse.CAP_CACHE_SYMLINKS | fuse.CAP_NO_OPENDIR_SUPPORT
 	}
@@ -204,7 +205,7 @@ func mountHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt HostO
 	if err != nil {
 		mem.close()
 		return nil, holt.Errorf(holt.Unsupported, "mount on %s: %w", dir, err).
-			WithHint("holt doctor says whether this host has FUSE; without root fusermount3 must be installed")
+			WithHint("check with holt doctor whether this host has FUSE; without root, install fusermount3")
 	}
 	kept, err := keep(ctx, opt.Keeper, dir, fd, mem)
 	if err != nil {
@@ -217,7 +218,7 @@ func mountHost(ctx context.Context, fs fuse.RawFileSystem, dir string, opt HostO
 	return m, nil
 }
 
-// keep has a mount kept, if somebody is to. It owns fd and mem, also when it fails.
+// keep starts a keeper for a mount, if k is not nil. It owns fd and mem, even if it fails.
 func keep(ctx context.Context, k *Keeper, dir string, fd int, mem *memory) (*Kept, error) {
 	if mi, ok, err := findMount(dir); err == nil && ok {
 		mem.word(atDevice).Store(uint64(mi.minor))
@@ -251,22 +252,21 @@ func serveHost(fs fuse.RawFileSystem, kept *Kept, opt HostOptions) (*HostMount, 
 	return m, nil
 }
 
-// readAheadKB is how far a kernel reads ahead of a sequential reader, KiB. FUSE
-// alone gets to 128; a request of 1 MiB costs little more than one of 128 KiB,
-// and several at a time let the disk read while others are being answered: a
-// cold file is read half as fast again with 8 MiB as with 2.
+// readAheadKB is the kernel's read-ahead for sequential readers, KiB. FUSE's
+// default is 128. A request of 1 MiB costs little more than one of 128 KiB, and
+// with several in flight the disk reads while others are answered: an uncached
+// file is read 1.5 times as fast with 8 MiB as with 2.
 const readAheadKB = "8192"
 
-// readAhead has the kernel read further ahead. Only root may ask for it.
+// readAhead increases the kernel's read-ahead. Only root may do that.
 func (m *HostMount) readAhead() {
 	name := fmt.Sprintf("/sys/class/bdi/0:%d/read_ahead_kb", m.dev)
 	if err := os.WriteFile(name, []byte(readAheadKB), 0); err != nil && os.Geteuid() == 0 {
-		m.log.Debug("large reads ahead are not possible", "dir", m.dir, "err", err)
+		m.log.Debug("cannot increase read-ahead", "dir", m.dir, "err", err)
 	}
 }
 
-// run serves until the mount is gone, then ends its epoch, or until it is left
-// to the next process. ws is nil for none.
+// run serves until the mount is gone, and then ends its epoch, or until Leave. ws may be nil.
 func (m *HostMount) run(ws *workspace.Workspace, n *Notifier, end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	notified := make(chan struct{})
@@ -284,29 +284,29 @@ func (m *HostMount) run(ws *workspace.Workspace, n *Notifier, end func() error) 
 			return err
 		})
 		if err != nil {
-			m.log.Warn("host mount takes in no more changes", "dir", m.dir, "err", err)
+			m.log.Warn("host mount accepts no more change notifications", "dir", m.dir, "err", err)
 		}
 	}()
 	m.server.serve()
 	cancel()
 	<-notified
 	if !m.left.Load() {
-		if m.server.broken { // its keeper holds it: what uses it would wait for ever
+		if m.server.broken { // its keeper holds it: its users would wait for ever
 			if err := m.kept.abort(); err != nil {
-				m.log.Error("a host mount could not be ended", "dir", m.dir, "err", err)
+				m.log.Error("cannot end a host mount", "dir", m.dir, "err", err)
 			}
 		}
 		if err := end(); err != nil {
-			m.log.Error("the epoch of a host mount could not be ended", "dir", m.dir, "err", err)
+			m.log.Error("cannot end the epoch of a host mount", "dir", m.dir, "err", err)
 		}
 	}
 	m.kept.close()
 	close(m.done)
 }
 
-// Leave leaves the mount to its keeper, and to the process that resumes it.
-// What is being answered is answered; what is asked from now on waits. A mount
-// without a keeper ends.
+// Leave leaves the mount to its keeper and to the next process that resumes it.
+// Requests in progress are answered; new ones wait. A mount without a keeper
+// ends.
 func (m *HostMount) Leave() error {
 	if m.kept.conn == nil {
 		return m.Unmount()
@@ -317,8 +317,7 @@ func (m *HostMount) Leave() error {
 	return err
 }
 
-// Dir returns the directory it is mounted on.
 func (m *HostMount) Dir() string { return m.dir }
 
-// Done is closed when the mount is gone, whoever ended it.
+// Done is closed when the mount is gone, for any reason.
 func (m *HostMount) Done() <-chan struct{} { return m.done }

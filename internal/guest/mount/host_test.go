@@ -36,7 +36,7 @@ func newWorkspaceWith(t testing.TB, opt workspace.Options) *workspace.Workspace 
 	return ws
 }
 
-// check fails the test if the workspace is not whole.
+// check fails the test if Check reports problems.
 func check(t testing.TB, ws *workspace.Workspace) {
 	t.Helper()
 	report, err := ws.Check(context.Background())
@@ -84,7 +84,7 @@ func pollOnce(t testing.TB, dir string) {
 	}
 }
 
-// mounted returns a workspace mounted on the host.
+// mountedWorkspace returns a workspace mounted on the host.
 func mountedWorkspace(t testing.TB) (*workspace.Workspace, string) {
 	t.Helper()
 	ws := newWorkspace(t)
@@ -145,7 +145,7 @@ func TestHostRefuses(t *testing.T) {
 	}
 }
 
-func TestSecondMountShowsWhatTheFirstDoes(t *testing.T) {
+func TestSecondMountShowsChanges(t *testing.T) {
 	ws, dir := mountedWorkspace(t)
 	second := hostMount(t, ws, HostOptions{ReadOnly: true})
 	if err := os.WriteFile(filepath.Join(second, "f"), nil, 0o644); err == nil {

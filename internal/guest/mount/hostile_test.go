@@ -14,7 +14,7 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// A guest that says hello for one unknown mount after the other fills nobody's log.
+// A guest that sends hello for one unknown mount after another does not fill the log.
 func TestEndlessHellos(t *testing.T) {
 	ws := newWorkspace(t)
 	host, guest := socketPair(t)
@@ -43,7 +43,8 @@ func TestEndlessHellos(t *testing.T) {
 	}
 }
 
-// A guest that writes to checkpoints without end, as only a kernel may, fills nobody's log either.
+// A guest that writes to checkpoints without end, as only a kernel can, does
+// not fill the log either.
 func TestEndlessWritesToThePast(t *testing.T) {
 	var log bytes.Buffer
 	p := past{&tree{notifier: &Notifier{}, log: slog.New(slog.NewTextHandler(&log, nil))}}
@@ -59,8 +60,7 @@ func TestEndlessWritesToThePast(t *testing.T) {
 	}
 }
 
-// FuzzInitReply: what is on record of a mount decides how it is served, and
-// records can be damaged.
+// FuzzInitReply: the recorded INIT reply, which may be damaged, determines how a mount is served.
 func FuzzInitReply(f *testing.F) {
 	good := make([]byte, initReplySize)
 	binary.LittleEndian.PutUint32(good, initReplySize)
@@ -78,7 +78,7 @@ func FuzzInitReply(f *testing.F) {
 	})
 }
 
-// FuzzScanMounts: whatever the mount table says, dir is found as itself only.
+// FuzzScanMounts: for any mount table, only entries of dir itself match.
 func FuzzScanMounts(f *testing.F) {
 	f.Add("36 35 0:51 / /mnt/a\\040b rw shared:1 - fuse.holt holt rw\n", "/mnt/a b")
 	f.Add("36 35 0:51 / / rw\n36 35 x:y / /m rw - fuse.holt\n", "/m")

@@ -19,28 +19,28 @@ import (
 	"holt/internal/guest/fusectl"
 )
 
-// Keeper says how a host mount outlives the daemon that serves it: a small
-// process of its own holds what the kernel knows the mount by, and the memory of
-// the requests that are being answered, and gives both to whoever asks. What is
-// asked of the mount meanwhile waits.
+// Keeper makes a host mount outlive the daemon that serves it: a small process
+// holds the mount's descriptor and the memory of the requests in progress, and
+// passes both to the next daemon. Requests wait in the meantime.
 type Keeper struct {
-	Command []string // the program, with its first arguments, that calls [Keep] with the one before its last
-	Dir     string   // of the keepers' sockets
+	Command []string // program and first arguments; it must call [Keep] with its last argument but one
+	Dir     string   // directory of the keepers' sockets
 }
 
 const (
-	keeperListen = 3 // inherited descriptors: see [exec.Cmd]
+	keeperListen = 3 // inherited descriptors, see [exec.Cmd]
 	keeperFuse   = 4
 	keeperMemory = 5
 
-	handWait = 5 * time.Second // for a keeper to hand over what it has
+	handWait = 5 * time.Second // timeout of the handover by a keeper
 )
 
-// socket is where the keeper of a mount listens. A keeper that ends late removes its socket, so the
-// name is the mount's and not its directory's: the next mount on the directory has another.
+// socket returns the socket of a mount's keeper. It is named after the mount,
+// not the directory, because a keeper may remove its socket late, when the
+// directory has the next mount.
 func (k *Keeper) socket(id [16]byte) string { return fmt.Sprintf("%x.sock", id) }
 
-// Clear removes the socket that a killed keeper has left.
+// Clear removes the socket of a killed keeper.
 func (k *Keeper) Clear(id [16]byte) error {
 	if err := os.Remove(filepath.Join(k.Dir, k.socket(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the socket of a keeper: %w", err)
@@ -48,7 +48,7 @@ func (k *Keeper) Clear(id [16]byte) error {
 	return nil
 }
 
-// start starts a keeper of a mount.
+// start starts the keeper of a mount.
 func (k *Keeper) start(dir string, dev int, mem *memory) error {
 	at, err := machine.MakeDir(k.Dir)
 	if err != nil {
@@ -70,7 +70,7 @@ func (k *Keeper) start(dir string, dev int, mem *memory) error {
 	cmd := exec.Command(k.Command[0], append(k.Command[1:len(k.Command):len(k.Command)], at.File(socket), dir)...)
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{listen, file, mem.file}
 	cmd.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // the daemon's terminal and its signals are not the keeper's
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // detach it from the daemon's terminal and signals
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the keeper of a mount: %w", err)
 	}
@@ -78,15 +78,16 @@ func (k *Keeper) start(dir string, dev int, mem *memory) error {
 	return nil
 }
 
-// Kept is a mount that a keeper holds, as this process got it from there.
+// Kept is a mount that this process received from its keeper.
 type Kept struct {
 	dir  string
 	dev  *agent.FuseDevice
 	mem  *memory
-	conn net.Conn // while it is open, the keeper knows that somebody serves the mount
+	conn net.Conn // while it is open, the keeper knows that the mount is served
 }
 
-// Find takes the mount of that id on dir over from its keeper. NotFound if there is no keeper.
+// Find takes over the mount with that id on dir from its keeper. It returns
+// NotFound if there is no keeper.
 func (k *Keeper) Find(ctx context.Context, dir string, id [16]byte) (*Kept, error) {
 	at, err := machine.OpenDir(k.Dir)
 	if err != nil {
@@ -144,10 +145,10 @@ func receive(ctx context.Context, conn *net.UnixConn, dir string) (*Kept, error)
 	return &Kept{dir: dir, dev: dev, mem: mem, conn: conn}, nil
 }
 
-// ID is the id of the mount, and of its epoch.
+// ID returns the id of the mount and of its epoch.
 func (k *Kept) ID() [16]byte { return k.mem.id() }
 
-// End ends a mount that nobody will serve: what uses it gets ENOTCONN.
+// End ends a mount that will not be served: its users get ENOTCONN.
 func (k *Kept) End() error {
 	defer k.close()
 	return k.abort()
@@ -165,12 +166,14 @@ func (k *Kept) close() {
 	}
 }
 
-// Keep is a keeper's process: it holds what it inherited until the mount is gone, and removes its socket then.
+// Keep is the main function of a keeper: it holds the inherited files until the
+// mount is gone, and then removes its socket.
 func Keep(socket string) error {
 	defer os.Remove(socket)
-	served := -1 // the connection to who serves the mount
+	served := -1 // the connection to the serving daemon
 	for {
-		// Who serves a mount learns its end first. A descriptor that is watched is woken for each request.
+		// While a daemon serves the mount, only its connection is watched: watching the
+		// mount's descriptor would wake this process for each request.
 		watch := []unix.PollFd{{Fd: keeperListen, Events: unix.POLLIN}, {Fd: keeperFuse}}
 		if served >= 0 {
 			watch[1] = unix.PollFd{Fd: int32(served), Events: unix.POLLIN}
@@ -195,7 +198,7 @@ func Keep(socket string) error {
 	}
 }
 
-// hand gives a daemon what is held, and returns the connection to it; -1 if it has gone.
+// hand passes the files to a daemon and returns the connection to it; -1 if it has gone.
 func hand() int {
 	conn, _, err := unix.Accept4(keeperListen, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {

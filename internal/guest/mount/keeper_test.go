@@ -63,7 +63,7 @@ func mountID(at string) (id [16]byte) {
 	return id
 }
 
-// keptMount is a mount that one process after the other serves.
+// keptMount is a mount that is served by one process after another.
 type keptMount struct{ at, dir, sockets string }
 
 func newKept(t *testing.T) keptMount {
@@ -80,7 +80,7 @@ func newKept(t *testing.T) keptMount {
 	return k
 }
 
-// serve starts a process that serves the mount. It is killed, or asked to leave.
+// serve starts a process that serves the mount. end kills it, or asks it to leave.
 func (k keptMount) serve(t *testing.T) (end func(kill bool)) {
 	t.Helper()
 	cmd := helper(t, "serve-host", k.at, k.dir, k.sockets)
@@ -105,7 +105,7 @@ func (k keptMount) serve(t *testing.T) (end func(kill bool)) {
 	}
 }
 
-// over ends the mount, and checks that its keeper ends with it and the workspace is whole.
+// over ends the mount, and checks that its keeper ends and the workspace is intact.
 func (k keptMount) over(t *testing.T) {
 	t.Helper()
 	if err := detach(k.dir); err != nil {
@@ -133,10 +133,10 @@ func (k keptMount) over(t *testing.T) {
 	}
 }
 
-// TestHostMountOutlivesItsServer: who works in a host mount notices nothing
-// while the process that serves it is killed, or ended, and started again:
-// every request is done, once.
-func TestHostMountOutlivesItsServer(t *testing.T) {
+// TestHostMountSurvivesServer: programs in a host mount notice nothing when
+// its server is killed, or ended, and restarted: every request is executed
+// once.
+func TestHostMountSurvivesServer(t *testing.T) {
 	k := newKept(t)
 	end := k.serve(t)
 	const workers, rounds = 4, 60
@@ -164,8 +164,8 @@ func TestHostMountOutlivesItsServer(t *testing.T) {
 	k.over(t)
 }
 
-// TestHostMountWaits: a program waits while nobody serves the mount, can be
-// killed then, and goes on with an open file that was removed.
+// TestHostMountWaits: a program waits while the mount is not served, can be
+// killed, and continues with an open file that was removed.
 func TestHostMountWaits(t *testing.T) {
 	k := newKept(t)
 	end := k.serve(t)
@@ -209,9 +209,10 @@ func TestHostMountWaits(t *testing.T) {
 	k.over(t)
 }
 
-// TestHostMountThatCannotBeServed: what uses a mount that its process cannot serve, or that no process understands, gets
-// an error, and the mount and its keeper are gone.
-func TestHostMountThatCannotBeServed(t *testing.T) {
+// TestUnservableHostMount: programs in a mount that its server cannot
+// serve, or of an unknown version, get an error, and the mount and its keeper
+// end.
+func TestUnservableHostMount(t *testing.T) {
 	k := newKept(t)
 	t.Cleanup(func() { End(k.dir) })
 	k.serve(t)(true)
@@ -262,8 +263,9 @@ func TestHostMountThatCannotBeServed(t *testing.T) {
 	k.over(t)
 }
 
-// TestKeeperThatHandsNothingOver: a mount whose keeper does not answer is gone, and so is what waits for it.
-func TestKeeperThatHandsNothingOver(t *testing.T) {
+// TestSilentKeeper: a mount whose keeper does not answer ends,
+// and programs that wait for it get an error.
+func TestSilentKeeper(t *testing.T) {
 	needRoot(t)
 	ws, dir, file := newWorkspace(t), t.TempDir(), filepath.Join(t.TempDir(), "f")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -285,7 +287,7 @@ func TestKeeperThatHandsNothingOver(t *testing.T) {
 	}
 }
 
-// TestSlotStaysInMemory: what a request is read into cannot be swapped out.
+// TestSlotStaysInMemory: the memory of a slot cannot be swapped out.
 func TestSlotStaysInMemory(t *testing.T) {
 	needRoot(t)
 	mem, err := newMemory([16]byte{})
@@ -306,8 +308,7 @@ func TestSlotStaysInMemory(t *testing.T) {
 	}
 }
 
-// TestKeeperEndsWithTheMount: a mount that is taken away while nobody serves it
-// is gone, and its keeper with it.
+// TestKeeperEndsWithTheMount: if a mount is unmounted while it is not served, its keeper ends.
 func TestKeeperEndsWithTheMount(t *testing.T) {
 	k := newKept(t)
 	k.serve(t)(true)
@@ -324,7 +325,8 @@ func TestKeeperEndsWithTheMount(t *testing.T) {
 	k.over(t)
 }
 
-// TestLateKeeper: a keeper that ends late leaves the next mount on its directory, and that one's keeper, alone.
+// TestLateKeeper: a keeper that ends late does not affect the next mount on its
+// directory, nor that mount's keeper.
 func TestLateKeeper(t *testing.T) {
 	needRoot(t)
 	ws, dir := newWorkspace(t), t.TempDir()

@@ -21,18 +21,18 @@ import (
 	"holt/internal/guest/fusectl"
 )
 
-// kernel is what a guest has: a FUSE mount of the real kernel whose messages
-// are carried over a connection, with what is not answered kept and sent again
-// to the next host.
+// kernel simulates a guest: a FUSE mount of the real kernel whose messages are
+// forwarded over a connection. Unanswered requests are kept and resent to the
+// next host.
 type kernel struct {
 	t   testing.TB
 	dir string
 	dev int
 	id  [16]byte
 	tag func(m message) string
-	// clock is the guest's.
+	// clock is the guest's clock.
 	clock func() int64
-	// hold is called before each notice that the kernel is handed; nil: nothing is.
+	// hold is called before each notification is passed to the kernel; may be nil.
 	hold func()
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func newKernel(t testing.TB) *kernel {
 	return k
 }
 
-// coarse is the clock that kernels take file times from.
+// coarse returns the clock that kernels use for file times.
 func coarse() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts)
@@ -82,7 +82,7 @@ func (k *kernel) unmount() {
 	unix.Close(k.dev)
 }
 
-// read takes requests from the kernel and passes them on, or keeps them.
+// read reads requests from the kernel and forwards them, or keeps them.
 func (k *kernel) read() {
 	defer close(k.done)
 	buf := make([]byte, maxTransfer+64<<10)
@@ -145,8 +145,8 @@ func (k *kernel) attach(conn net.Conn) error {
 	k.mu.Unlock()
 	go k.resend(conn) // the host may be unable to read while nobody here does
 	defer k.detach(conn)
-	// As in the agent: a notice may have to wait for a page that is being written back, and
-	// so for an answer that comes behind it.
+	// As in the agent: a notification may have to wait for a page's writeback, and
+	// so for a later answer.
 	notices := make(chan []byte, channel.MaxNotices)
 	defer close(notices)
 	go k.notify(conn, notices)
@@ -174,7 +174,7 @@ func (k *kernel) attach(conn net.Conn) error {
 	}
 }
 
-// notify hands notices to the kernel until there are no more, or their session is over.
+// notify passes notifications to the kernel until the end of their session.
 func (k *kernel) notify(conn net.Conn, notices <-chan []byte) {
 	taken := uint32(0)
 	for b := range notices {
@@ -212,7 +212,7 @@ func (k *kernel) detach(conn net.Conn) {
 	}
 }
 
-// resend sends what was not answered, oldest first, and opens the way for more.
+// resend sends unanswered requests, oldest first, and enables new ones.
 func (k *kernel) resend(conn net.Conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +228,7 @@ func (k *kernel) resend(conn net.Conn) {
 	}
 }
 
-// reply hands an answer to the kernel, and now and then says what was answered.
+// reply passes an answer to the kernel, and acknowledges answers occasionally.
 func (k *kernel) reply(conn net.Conn, b []byte) error {
 	unique := binary.LittleEndian.Uint64(b[8:])
 	k.mu.Lock()
@@ -259,14 +259,14 @@ func (k *kernel) reply(conn net.Conn, b []byte) error {
 	return nil
 }
 
-// counts returns how many requests were sent, and how many of them again.
+// counts returns the numbers of requests and of resent ones.
 func (k *kernel) counts() (sent, again int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.sent, k.again
 }
 
-// waitSent returns when n more requests than now were sent, or over was set.
+// waitSent returns when n more requests were sent, or over is set.
 func (k *kernel) waitSent(n int, over *atomic.Bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -275,7 +275,7 @@ func (k *kernel) waitSent(n int, over *atomic.Bool) {
 	}
 }
 
-// socketPair returns two ends of a stream, as of a guest's port.
+// socketPair returns two ends of a stream, like a guest's port.
 func socketPair(t testing.TB) (host, guest *net.UnixConn) {
 	t.Helper()
 	h, g, err := socketFiles()
@@ -303,7 +303,7 @@ func fileConn(t testing.TB, f *os.File) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// ended says that an error only means that the other side is gone.
+// ended reports whether an error only means that the other side is gone.
 func ended(err error) bool {
 	var op *net.OpError
 	return err == nil || errors.As(err, &op) || errors.Is(err, net.ErrClosed) || err.Error() == "EOF" || err.Error() == "unexpected EOF"

@@ -13,8 +13,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestLongPath does everything with a name of 4,095 bytes, the longest that a
-// call takes, below a directory that is deep itself; as pjdfstest does.
+// TestLongPath uses a path of 4,095 bytes, the longest for a system call, below
+// a directory that is deep itself, as pjdfstest does.
 func TestLongPath(t *testing.T) { onBoth(t, longPath) }
 
 func longPath(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -27,7 +27,7 @@ func longPath(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// useLongPath is a process of its own because it changes its directory.
+// useLongPath runs in a process of its own because it changes its directory.
 func useLongPath(dir string) error {
 	if err := unix.Chdir(dir); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 // asKeeper makes this program a keeper.
 const asKeeper = "keep-mount"
 
-// TestMain lets this program be started again as another one: see helper.
+// TestMain also runs this program's helpers: see helper.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == asKeeper {
 		if err := Keep(os.Args[2]); err != nil {
@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helpers are what this program can be started as.
+// helpers are other main functions of this program.
 func helpers() map[string]func(args []string) error {
 	return map[string]func([]string) error{
-		// mounts a bare file system on args[0] and says so, until it is killed
+		// mounts a bare file system on args[0] and prints a line, until it is killed
 		"bare": func(args []string) error {
 			if _, err := Bare(context.Background(), args[0], nil); err != nil {
 				return err
@@ -57,16 +57,16 @@ func helpers() map[string]func(args []string) error {
 			io.Copy(io.Discard, os.Stdin)
 			return m.Unmount()
 		},
-		// maps args[0], and says for each line of its input how many KiB of the
-		// map are dirty; first it writes through the map if the line is "write"
+		// maps args[0], and for each line of its input prints how many KiB of the map
+		// are dirty, after writing through the map if the line is "write"
 		"map": func(args []string) error { return mapFile(args[0]) },
-		// makes and removes things with the longest name, below args[0]
+		// creates and removes files with the longest path, below args[0]
 		"long-path": func(args []string) error { return useLongPath(args[0]) },
-		// does one thing to a file as a user: see actAs
+		// does one operation on a file as a user: see actAs
 		"act": act,
 		// writes and syncs a map of args[0] as its input says
 		"faults": func(args []string) error { return mapFaults(args[0]) },
-		// writes args[1] random bytes to the new file args[0] and says their hash
+		// writes args[1] random bytes to the new file args[0] and prints their hash
 		"fill": func(args []string) error {
 			n, err := strconv.ParseInt(args[1], 10, 64)
 			if err != nil {
@@ -87,7 +87,8 @@ func helpers() map[string]func(args []string) error {
 		},
 		// serves the workspace in args[0] on args[1], with a keeper whose socket is in args[2], until its input ends
 		"serve-host": func(args []string) error { return serveKept(args[0], args[1], args[2]) },
-		// serves likewise, and once its input has a line restores the checkpoint "then", says so, and tells no kernel
+		// serves likewise, and after a line of input restores the checkpoint "then",
+		// prints a line, and notifies no kernel
 		"serve-restore": func(args []string) error {
 			conn, ws, err := toServe(args[0])
 			if err != nil {
@@ -133,8 +134,8 @@ func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-// sh runs a shell script in dir and returns its output. The shell goes there
-// by itself: a child that this process starts in a mount of its own keeps a
+// sh runs a shell script in dir and returns its output. The shell changes its
+// directory itself: starting a child in this process's own mount would block a
 // processor of the runtime until the mount has answered.
 func sh(t testing.TB, dir, script string) string {
 	t.Helper()
@@ -145,7 +146,7 @@ func sh(t testing.TB, dir, script string) string {
 	return string(out)
 }
 
-// needRoot fails a test that mounts by itself and cannot.
+// needRoot fails a test that needs root to mount.
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -13,20 +13,20 @@ import (
 	"holt"
 )
 
-// memory is where a host mount's requests lie from when the kernel hands them over until they are answered. It
-// is shared with the mount's keeper, so that the next daemon finds there what one that was killed had begun.
+// memory holds a host mount's requests from when the kernel delivers them until they are answered. It is shared
+// with the mount's keeper, so that the next daemon finds the requests that a killed one had begun.
 //
 // Format, in the byte order of the host: a page with memoryMagic, the number of the next request, the mount's
 // id, the minor number of its device and the lengths of its INIT request and of the reply; a page for each of
-// those two; then the slots. A slot is a page with the request's number (0: it has none yet) and the kernel's
-// unique, and room for the message. A slot whose message has the length 0 is free: it is cleared before each
-// read, the kernel sets it as it hands a request over, and it is cleared when the request was answered.
+// those two; then the slots. A slot is a page with the request's number (0: not numbered yet) and the kernel's
+// unique, and space for the message. A slot is free if its message has the length 0: the length is cleared
+// before each read, set by the kernel when it delivers a request, and cleared when the request is answered.
 type memory struct {
 	file *os.File
 	all  []byte
 
 	mu    sync.Mutex // orders the numbers
-	free  []*held    // the last one is used first, so that few take memory
+	free  []*held    // used last in, first out, so that few use memory
 	freed *sync.Cond
 }
 
@@ -34,11 +34,11 @@ const (
 	memoryMagic  = 0x0131_746c_6f48 // "Holt", and the version of the format
 	memoryPage   = 4096
 	memoryHeader = 3 * memoryPage
-	memoryBuffer = maxTransfer + 2*memoryPage // the kernel wants room for a header beside the longest write
+	memoryBuffer = maxTransfer + 2*memoryPage // the kernel needs space for a header and the longest write
 	memorySlot   = memoryPage + memoryBuffer
 	memorySize   = memoryHeader + maxServed*memorySlot
 
-	atNext, atID, atDevice, atInit, atReply = 8, 16, 32, 40, 48 // in the first page
+	atNext, atID, atDevice, atInit, atReply = 8, 16, 32, 40, 48 // offsets in the first page
 )
 
 // held is a slot.
@@ -46,10 +46,10 @@ type held struct {
 	id    uint16
 	page  []byte
 	buf   []byte
-	ready bool // its pages are there: see hold
+	ready bool // its pages are resident, see hold
 }
 
-// newMemory makes the memory of a new mount.
+// newMemory creates the memory of a new mount.
 func newMemory(id [16]byte) (*memory, error) {
 	fd, err := unix.MemfdCreate("holt-mount", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL { // Linux before 6.3
@@ -73,11 +73,11 @@ func newMemory(id [16]byte) (*memory, error) {
 	return m, nil
 }
 
-// openMemory takes over the memory that a keeper has.
+// openMemory opens the memory from a keeper.
 func openMemory(file *os.File) (*memory, error) {
 	st, err := file.Stat()
 	if err == nil && st.Size() != memorySize {
-		err = holt.Errorf(holt.Unsupported, "the mount was made by another version of holt")
+		err = holt.Errorf(holt.Unsupported, "the mount was created by another version of holt")
 	}
 	if err != nil {
 		file.Close()
@@ -86,12 +86,12 @@ func openMemory(file *os.File) (*memory, error) {
 	m, err := mapMemory(file)
 	if err == nil && m.word(0).Load() != memoryMagic {
 		m.close()
-		err = holt.Errorf(holt.Unsupported, "the mount was made by another version of holt")
+		err = holt.Errorf(holt.Unsupported, "the mount was created by another version of holt")
 	}
 	return m, err
 }
 
-// mapMemory owns file, also when it fails.
+// mapMemory owns file, even if it fails.
 func mapMemory(file *os.File) (*memory, error) {
 	all, err := unix.Mmap(int(file.Fd()), 0, memorySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *memory) setInit(req, reply []byte) {
 	m.word(atReply).Store(uint64(copy(m.all[2*memoryPage:memoryHeader], reply)))
 }
 
-// slots returns the slots that hold a request, and makes the others free.
+// slots returns the slots with a request, and makes the others free.
 func (m *memory) slots() (begun []*held) {
 	for i := range maxServed {
 		at := m.all[memoryHeader+i*memorySlot:][:memorySlot:memorySlot]
@@ -143,7 +143,7 @@ func (m *memory) slots() (begun []*held) {
 	return begun
 }
 
-// take waits for a free slot and makes it ready to be read into.
+// take waits for a free slot and prepares it for a read.
 func (m *memory) take() *held {
 	m.mu.Lock()
 	for len(m.free) == 0 {
@@ -159,20 +159,23 @@ func (m *memory) take() *held {
 	return h
 }
 
-// hold has the slot's pages in memory and keeps them there. A request must not be handed over into a page that is not
-// there, or was swapped out: a process that is being killed gets none, and the slot would have the length of the request
-// with the bytes of the one before. False if there is no memory: a read into the slot may fail then.
+// hold makes the slot's pages resident and keeps them so. The kernel must not
+// deliver a request into a page that is missing or swapped out: a process that
+// is being killed gets no page, and the slot would have the length of the new
+// request with the bytes of the previous one. It returns false if there is no
+// memory: a read into the slot may then fail.
 func (h *held) hold() bool {
 	err := unix.Madvise(h.buf, unix.MADV_POPULATE_WRITE)
-	if err != nil && err != unix.EINVAL { // EINVAL: Linux before 5.14, where Mlock makes them
+	if err != nil && err != unix.EINVAL { // EINVAL: Linux before 5.14, where Mlock populates
 		return false
 	}
 	_ = unix.Mlock(h.buf) // without root as far as RLIMIT_MEMLOCK allows
 	return true
 }
 
-// begin numbers the request in a slot, in the order in which they come, unless a daemon before has numbered it,
-// and returns it with the number in the place of the kernel's unique.
+// begin numbers the request in a slot in order of arrival, unless an earlier
+// daemon has numbered it, and returns it with the number in place of the
+// kernel's unique.
 func (m *memory) begin(h *held) message {
 	msg := message(h.buf[:h.length().Load()])
 	m.mu.Lock()
@@ -182,11 +185,11 @@ func (m *memory) begin(h *held) message {
 		h.number().Store(m.word(atNext).Add(1) - 1)
 	}
 	binary.NativeEndian.PutUint64(msg[8:], h.number().Load())
-	msg.setSlot(0) // which the daemon before may have set
+	msg.setSlot(0) // an earlier daemon may have set it
 	return msg
 }
 
-// end says that the request in a slot was answered.
+// end frees the slot of an answered request.
 func (m *memory) end(h *held) {
 	h.length().Store(0)
 	m.mu.Lock()
@@ -195,7 +198,7 @@ func (m *memory) end(h *held) {
 	m.freed.Signal()
 }
 
-// watermark returns the number below which all requests were answered.
+// watermark returns the number below which all requests are answered.
 func (m *memory) watermark() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	if t.readOnly {
 		return fuse.EROFS
 	}
-	// After the first OPEN that answered ENOSYS the kernel takes this for granted.
+	// After an OPEN that answered ENOSYS the kernel assumes these flags.
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	a, err := t.ws.Create(t.making(&in.InHeader, in.Umask), workspace.Ino(in.NodeId), name, in.Mode&0o7777)
 	if err == syscall.EEXIST && in.Flags&syscall.O_EXCL == 0 {
@@ -30,8 +30,7 @@ func (t *tree) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut
 	return t.entry(&out.EntryOut, a, err)
 }
 
-// createExisting opens what the kernel believed absent: the API made it in
-// the meantime.
+// createExisting opens a file that the kernel believed absent: the API created it in the meantime.
 func (t *tree) createExisting(in *fuse.CreateIn, name string, out *fuse.EntryOut) fuse.Status {
 	a, err := t.ws.Lookup(t.caller(&in.InHeader), workspace.Ino(in.NodeId), name)
 	if err == nil && in.Flags&syscall.O_TRUNC != 0 && a.IsRegular() {
@@ -100,8 +99,8 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fus
 	return t.status(t.ws.Rename(t.caller(&in.InHeader), workspace.Ino(in.NodeId), from, workspace.Ino(in.Newdir), to, in.Flags))
 }
 
-// OpenDir answers ENOSYS, so that the kernel neither asks nor releases again
-// and keeps what it read of a directory.
+// OpenDir answers ENOSYS, so that the kernel sends no further OPENDIR and
+// RELEASEDIR and caches directories.
 func (t *tree) OpenDir(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
 	if t.valid == 0 {
 		return fuse.OK
@@ -116,8 +115,8 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 	return t.status(err)
 }
 
-// ReadDirPlus answers entries with their attributes. The kernel counts each as
-// a lookup except . and .., whose node it must not be told.
+// ReadDirPlus returns entries with attributes. The kernel counts each as a
+// lookup except . and .., for which it must not get a node.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	err := t.ws.ReadDir(t.caller(&in.InHeader), workspace.Ino(in.NodeId), in.Offset, true, func(e workspace.DirEntry) bool {
 		entry := out.AddDirLookupEntry(fuse.DirEntry{Name: e.Name, Mode: e.Mode, Ino: uint64(e.Ino), Off: e.Cookie})

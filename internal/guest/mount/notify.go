@@ -9,40 +9,40 @@ import (
 	"holt/internal/workspace"
 )
 
-// Change names what a kernel may no longer believe. With a Name it is that
-// entry of the directory Ino, else the attributes and the bytes of Ino.
+// Change is something that a kernel must drop from its cache: with a Name the
+// entry in the directory Ino, otherwise attributes and bytes of Ino.
 type Change struct {
 	Ino  workspace.Ino
 	Name string
 }
 
-// maxQueued bounds the changes that wait for a mount.
+// maxQueued is the maximum number of queued changes.
 const maxQueued = 1 << 16
 
-// Notifier carries changes that were made on another way than through a mount
-// (the API, a restore) to the kernel that has it mounted, on a path of its own:
-// it blocks nobody, and no lock is held while a kernel takes in a notice. What
-// comes while nothing is mounted waits for the next session; what a session
-// sent and its kernel was not known to have taken when it ended is sent again.
-// Its zero value is ready; it serves one mount at a time.
+// Notifier announces changes that were not made through the mount (by the API,
+// a restore) to the kernel that has it mounted. It never blocks its callers,
+// and holds no lock while a kernel accepts a notification. Changes while
+// nothing is mounted wait for the next session; unacknowledged ones of an ended
+// session are sent again. The zero value is ready. It serves one mount at a
+// time.
 type Notifier struct {
 	mu      sync.Mutex
-	queue   []Change      // that the kernel is not known to have taken, oldest first
-	sent    int           // so many of them are on their way
-	whole   bool          // what the kernel does not know is in the queue, and nowhere else
-	moved   chan struct{} // closed and replaced when more may be sent than before
-	drained chan struct{} // closed and replaced when the kernel has taken everything
+	queue   []Change      // not acknowledged by the kernel, oldest first
+	sent    int           // number of them in flight
+	whole   bool          // the queue has all changes that the kernel may have missed
+	moved   chan struct{} // closed and replaced when more may be sent
+	drained chan struct{} // closed and replaced when the queue is empty
 }
 
-// Notify queues changes. It returns TooMany when as much waits as may; a guest is
-// then told of what changed when its next session begins, and another mount has
-// to be ended.
+// Notify queues changes. It returns TooMany when the queue is full; a guest
+// then gets the changes when its next session begins, and another mount has to
+// be unmounted.
 func (n *Notifier) Notify(changes ...Change) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.queue)+len(changes) > maxQueued {
 		n.whole = false
-		return holt.Errorf(holt.TooMany, "%d changes wait for a mount that does not take them", len(n.queue)).
+		return holt.Errorf(holt.TooMany, "the mount does not accept change notifications: %d are queued", len(n.queue)).
 			WithHint("unmount it, or stop the computer that has it mounted")
 	}
 	n.queue = append(n.queue, changes...)
@@ -50,7 +50,7 @@ func (n *Notifier) Notify(changes ...Change) error {
 	return nil
 }
 
-// wake lets go who waits on a channel.
+// wake wakes the waiters of a channel.
 func wake(c *chan struct{}) {
 	if *c != nil {
 		close(*c)
@@ -58,8 +58,7 @@ func wake(c *chan struct{}) {
 	}
 }
 
-// Wait returns when the kernel has taken every change queued so far, or ctx
-// ended.
+// Wait returns when the kernel has acknowledged every change queued so far, or ctx has ended.
 func (n *Notifier) Wait(ctx context.Context) error {
 	n.mu.Lock()
 	if len(n.queue) == 0 {
@@ -75,19 +74,19 @@ func (n *Notifier) Wait(ctx context.Context) error {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
-		return holt.Errorf(holt.Timeout, "mount did not take in the changes in time: %w", context.Cause(ctx))
+		return holt.Errorf(holt.Timeout, "the mount did not accept the changes in time: %w", context.Cause(ctx))
 	}
 }
 
-// isWhole says whether what the kernel does not know is in the queue.
+// isWhole reports whether the queue has all changes that the kernel may have missed.
 func (n *Notifier) isWhole() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.whole
 }
 
-// complete queues what the kernel may not have been told besides what waits: by
-// a daemon that was killed, or because too much waited. Then the queue is whole.
+// complete queues changes that the kernel may have missed, because a daemon was
+// killed or the queue was full. The queue is then complete.
 func (n *Notifier) complete(changes []Change) error {
 	if err := n.Notify(changes...); err != nil {
 		return err
@@ -98,23 +97,23 @@ func (n *Notifier) complete(changes []Change) error {
 	return nil
 }
 
-// Told says whether the kernel knows everything: nothing waits, and nothing was
-// lost.
+// Told reports whether the kernel has received all changes: nothing is queued,
+// and nothing was lost.
 func (n *Notifier) Told() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.whole && len(n.queue) == 0
 }
 
-// begin is called before a session: nothing is on its way.
+// begin starts a session with nothing in flight.
 func (n *Notifier) begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sent = 0
 }
 
-// next returns the next change to send, while fewer than window are on their
-// way. Without one it returns a channel that is closed when there may be.
+// next returns the next change to send, if fewer than window are in flight.
+// Otherwise it returns a channel that is closed when there may be one.
 func (n *Notifier) next(window int) (Change, bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,13 +127,13 @@ func (n *Notifier) next(window int) (Change, bool, <-chan struct{}) {
 	return Change{}, false, n.moved
 }
 
-// taken says that the kernel has the oldest count of the changes on their way.
-// It returns InvalidArgument if there are not as many.
+// taken acknowledges the oldest count changes in flight. It returns
+// InvalidArgument if there are fewer.
 func (n *Notifier) taken(count int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if count > n.sent {
-		return holt.Errorf(holt.InvalidArgument, "%d notices taken of %d on their way", count, n.sent)
+		return holt.Errorf(holt.InvalidArgument, "%d notifications acknowledged, but only %d in flight", count, n.sent)
 	}
 	n.queue, n.sent = n.queue[count:], n.sent-count
 	wake(&n.moved)
@@ -145,8 +144,7 @@ func (n *Notifier) taken(count int) error {
 	return nil
 }
 
-// drain sends what may be sent now, and returns a channel that is closed when
-// there may be more.
+// drain sends what may be sent now, and returns a channel that is closed when there may be more.
 func (n *Notifier) drain(window int, send func(Change) error) (moved <-chan struct{}, err error) {
 	for {
 		c, ok, moved := n.next(window)
@@ -159,8 +157,8 @@ func (n *Notifier) drain(window int, send func(Change) error) (moved <-chan stru
 	}
 }
 
-// run sends changes as they come, at most window ahead of what the kernel has
-// taken, until ctx ends or one cannot be sent.
+// run sends changes as they are queued, with at most window in flight, until
+// ctx ends or sending fails.
 func (n *Notifier) run(ctx context.Context, window int, send func(Change) error) error {
 	for {
 		moved, err := n.drain(window, send)
@@ -175,22 +173,22 @@ func (n *Notifier) run(ctx context.Context, window int, send func(Change) error)
 	}
 }
 
-// Codes of notifications, in the place of a reply's error.
+// Codes of notifications, in the error field of a reply's header.
 const (
 	notifyInvalInode = 2
 	notifyInvalEntry = 3
 )
 
-// encode returns the FUSE notification that tells a guest's kernel of c: a
-// reply's header with unique zero, then the structure.
+// encode returns the FUSE notification for c: a reply's header with unique
+// zero, then the structure.
 func (c Change) encode() []byte {
 	le := binary.LittleEndian
 	b := make([]byte, outHeaderSize, outHeaderSize+24+len(c.Name)+1)
 	if c.Name == "" {
 		le.PutUint32(b[4:], notifyInvalInode)
 		b = le.AppendUint64(b, uint64(c.Ino))
-		b = le.AppendUint64(b, 0)          // from the first byte
-		b = le.AppendUint64(b, ^uint64(0)) // to the end: a length of -1
+		b = le.AppendUint64(b, 0)          // offset
+		b = le.AppendUint64(b, ^uint64(0)) // length -1: to the end
 	} else {
 		le.PutUint32(b[4:], notifyInvalEntry)
 		b = le.AppendUint64(b, uint64(c.Ino))

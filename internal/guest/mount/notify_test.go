@@ -14,9 +14,10 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestNoticesHoldUpNoReply has far more to tell of a directory than may be on
-// its way, while a process that makes a file there holds its lock and waits.
-func TestNoticesHoldUpNoReply(t *testing.T) {
+// TestNotificationsDoNotBlockReplies sends more notifications of a directory than may be
+// in flight, while a process that creates a file there holds its lock and
+// waits.
+func TestNotificationsDoNotBlockReplies(t *testing.T) {
 	var armed atomic.Bool
 	arrived, gone := make(chan struct{}), make(chan struct{})
 	ws, err := workspace.Create(filepath.Join(t.TempDir(), "ws"), workspace.Options{Fail: func(point string) error {
@@ -63,8 +64,8 @@ func TestNoticesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestTakenIsChecked has a guest take more notices than there are on their way.
-func TestTakenIsChecked(t *testing.T) {
+// TestAcknowledgementIsChecked: a guest acknowledges more notifications than are in flight.
+func TestAcknowledgementIsChecked(t *testing.T) {
 	n := &Notifier{}
 	if err := n.Notify(make([]Change, 2*channel.MaxNotices)...); err != nil {
 		t.Fatal(err)
@@ -87,33 +88,34 @@ func TestTakenIsChecked(t *testing.T) {
 	}
 }
 
-// guestView is a workspace that a guest's kernel knows, before and after what it must be told of.
+// guestView is a workspace that a guest's kernel has cached, before and after changes to announce.
 type guestView struct {
 	t   *testing.T
 	dir string
 }
 
-// fill makes what restoreBehind is to change.
+// fill creates the files that restoreBehind changes.
 func (v guestView) fill() {
 	v.t.Helper()
 	sh(v.t, v.dir, `mkdir d; for i in $(seq 50); do echo then > d/f$i; done; echo then > gone; chmod 600 d/f1; sync -f .`)
 }
 
-// change makes of it what the kernel then knows: other bytes, other attributes, names that come and go.
+// change changes bytes and attributes, and adds and removes names; the kernel
+// then caches the result.
 func (v guestView) change() {
 	v.t.Helper()
 	sh(v.t, v.dir, `for i in $(seq 50); do echo now, longer > d/f$i; done; chmod 644 d/f1; rm gone; mkdir new; echo x > new/x; mv d/f50 d/g; sync -f .
 		cat d/* > /dev/null; ls -la . d new > /dev/null; ! test -e gone; ! test -e d/f50`)
 }
 
-// isThen checks that the kernel shows what was there when fill had been called.
+// isThen checks that the kernel shows the state after fill.
 func (v guestView) isThen() {
 	v.t.Helper()
 	sh(v.t, v.dir, `test "$(cat gone)" = then; ! test -e new; ! test -e d/g; test "$(stat -c %a d/f1)" = 600
 		test "$(ls d | wc -l)" = 50; for i in $(seq 50); do test "$(stat -c %s d/f$i)" = 5; test "$(cat d/f$i)" = then; done`)
 }
 
-// tell has n told of what ws says is stale, as the daemon does.
+// tell queues what ws reports as stale, as the daemon does.
 func tell(t *testing.T, ws *workspace.Workspace, n *Notifier) {
 	ws.OnStale(func(stale []workspace.Stale) {
 		for _, s := range stale {
@@ -124,8 +126,8 @@ func tell(t *testing.T, ws *workspace.Workspace, n *Notifier) {
 	})
 }
 
-// TestNoticesOutliveASession ends a session whose kernel has taken none of what was sent.
-func TestNoticesOutliveASession(t *testing.T) {
+// TestNotificationsSurviveSession ends a session whose kernel has acknowledged nothing.
+func TestNotificationsSurviveSession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
 	v := guestView{t, k.dir}
@@ -166,8 +168,9 @@ func TestNoticesOutliveASession(t *testing.T) {
 	k.unmount()
 }
 
-// TestNoticesOutliveADaemon kills a daemon after it has restored a checkpoint and before the guest's kernel knows.
-func TestNoticesOutliveADaemon(t *testing.T) {
+// TestNotificationsSurviveDaemon kills a daemon after it has restored a checkpoint
+// and before the guest's kernel is notified.
+func TestNotificationsSurviveDaemon(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "ws")
 	ws, err := workspace.Create(at, workspace.Options{})
 	if err != nil {

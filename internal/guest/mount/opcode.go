@@ -2,7 +2,7 @@ package mount
 
 import "fmt"
 
-// The opcodes of the FUSE protocol that a Linux kernel can send over a file
+// Opcodes of the FUSE protocol that a Linux kernel can send over a file
 // channel; include/uapi/linux/fuse.h.
 const (
 	opLookup          = 1
@@ -60,33 +60,32 @@ const (
 	forgetOneSize = 16 // struct fuse_forget_one
 )
 
-// tail says what follows the fixed part of a request.
+// tail is the kind of data after the fixed part of a request.
 type tail uint8
 
 const (
 	tailNone    tail = iota
 	tailName         // one name of a directory entry
 	tailRename       // two names
-	tailSymlink      // a name, then what the link says
+	tailSymlink      // a name, then the link's target
 	tailXattr        // the name of an attribute
 	tailValue        // the name of an attribute, then its value
 	tailData         // bytes to write
 	tailForgets      // an array of struct fuse_forget_one
-	tailIoctl        // what the ioctl sends in
-	tailIgnored      // one name that names nothing (TMPFILE sends "/")
+	tailIoctl        // input of the ioctl
+	tailIgnored      // one name that is ignored (TMPFILE sends "/")
 )
 
-// shape is the form of one opcode's request: how many bytes its structure
-// has behind the header, and what follows. The zero shape is not allowed.
+// shape is the format of one opcode's request: the size of the structure after
+// the header, and what follows it. The zero shape is not allowed.
 type shape struct {
 	name string
 	size int
 	tail tail
 }
 
-// shapes is the allow list. What is absent a guest has no business sending:
-// locks (never negotiated), DAX mappings, retrieved caches, CUSE, and all that
-// is unknown.
+// shapes is the allow list. A guest may not send others: locks (never
+// negotiated), DAX mappings, retrieved caches, CUSE, and unknown opcodes.
 var shapes = [opCount]shape{
 	opLookup:          {"LOOKUP", 0, tailName},
 	opForget:          {"FORGET", 8, tailNone},
@@ -135,7 +134,7 @@ var shapes = [opCount]shape{
 	opCopyFileRange64: {"COPY_FILE_RANGE_64", 56, tailNone},
 }
 
-// opName returns the name of an opcode for a log.
+// opName returns the name of an opcode for logs.
 func opName(op uint32) string {
 	if op < opCount && shapes[op].name != "" {
 		return shapes[op].name

@@ -9,11 +9,11 @@ import (
 	"holt/internal/workspace"
 )
 
-// The past of a workspace is in its mounts as .holt/checkpoints/NAME, which can
-// be named and is not listed; so is .holt/README.md, which says how this file
-// system works. A node of it says by itself what it is, so that
-// nothing has to be remembered or forgotten, and another daemon goes on with
-// it: a bit that no inode number has, the checkpoint's number, the inode's.
+// Mounts show the checkpoints of a workspace as .holt/checkpoints/NAME, which
+// can be opened but is not listed, and .holt/README.md, which describes this
+// file system. A node id encodes its meaning, so that no state is kept and
+// another daemon can continue: a bit that no inode number has, the checkpoint's
+// number, the inode's number.
 const (
 	pastBit    = 1 << 62
 	pastInode  = 38 // bits
@@ -32,12 +32,12 @@ const (
 //go:embed README.md
 var readme []byte
 
-// pastValid is how long a kernel believes what it was told of a checkpoint,
-// seconds: it never changes, but it may be deleted.
+// pastValid is how long a kernel may cache answers about checkpoints, seconds:
+// they never change, but may be deleted.
 const pastValid = 1
 
-// pastNode returns the node of an inode at a checkpoint. EOVERFLOW beyond the
-// numbers that fit: 16 million checkpoints, 274,000 million inodes.
+// pastNode returns the node of an inode at a checkpoint. It returns EOVERFLOW
+// for numbers that do not fit: 16 million checkpoints, 274,000 million inodes.
 func pastNode(c workspace.CheckpointID, ino workspace.Ino) (uint64, error) {
 	if c > mostNumber || ino > mostPast {
 		return 0, syscall.EOVERFLOW
@@ -47,7 +47,7 @@ func pastNode(c workspace.CheckpointID, ino workspace.Ino) (uint64, error) {
 
 func isPast(node uint64) bool { return node&pastBit != 0 && node != pollNode }
 
-// isFixed tells whether a node of the past is one that no inode stands for.
+// isFixed reports whether a node of the past is not backed by an inode.
 func isFixed(node uint64) bool { return node >= holtNode && node <= readmeNode }
 
 func cutPast(node uint64) (workspace.CheckpointID, workspace.Ino) {
@@ -55,11 +55,11 @@ func cutPast(node uint64) (workspace.CheckpointID, workspace.Ino) {
 	return workspace.CheckpointID(node >> pastInode), workspace.Ino(node & mostPast)
 }
 
-// past is a tree with its past. What is past is answered here, and cannot be
-// changed; the rest is the tree's.
+// past is a tree with its checkpoints. It answers requests for nodes of the
+// past, which are read-only; the tree answers the others.
 type past struct{ *tree }
 
-// view returns what a node of the past is looked at through.
+// view returns the view and inode of a node of the past.
 func (p past) view(node uint64) (*workspace.View, workspace.Ino, error) {
 	c, ino := cutPast(node)
 	v, err := p.ws.View(c)
@@ -68,7 +68,7 @@ func (p past) view(node uint64) (*workspace.View, workspace.Ino, error) {
 
 func (p past) valid(node uint64) uint64 {
 	if node == checkpointsNode || p.tree.valid == 0 {
-		return 0 // its names come and go
+		return 0 // its entries change
 	}
 	return pastValid
 }
@@ -87,8 +87,9 @@ func (p past) attr(node uint64) (workspace.Attr, error) {
 	return a, err
 }
 
-// fixedAttr makes the attributes of what no inode stands for. The time of .holt/checkpoints changes whenever a checkpoint comes or goes, so that a kernel
-// knows when what it has read of the directory is old.
+// fixedAttr returns the attributes of a node without an inode. The time of
+// .holt/checkpoints changes with the set of checkpoints, so that kernels know
+// when their cache is stale.
 func (p past) fixedAttr(node uint64) (workspace.Attr, error) {
 	root, err := p.ws.GetAttr(workspace.Root)
 	a := workspace.Attr{Ino: workspace.Ino(node), Mode: syscall.S_IFDIR | 0o555, UID: root.UID, GID: root.GID, Nlink: 2,
@@ -105,7 +106,7 @@ func (p past) fixedAttr(node uint64) (workspace.Attr, error) {
 	return a, err
 }
 
-// found ends a lookup.
+// found completes a lookup.
 func (p past) found(out *fuse.EntryOut, node uint64, err error) fuse.Status {
 	var a workspace.Attr
 	if err == nil {
@@ -119,8 +120,7 @@ func (p past) found(out *fuse.EntryOut, node uint64, err error) fuse.Status {
 	return fuse.OK
 }
 
-// holds tells whether a name at the top is the past's: the workspace has
-// nothing under it.
+// holds reports whether a name in the root belongs to the past: the workspace has no such entry.
 func (p past) holds(node uint64, name string) bool {
 	if node != uint64(workspace.Root) || name != holtName {
 		return false
@@ -138,7 +138,7 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 	case name == "." && h.NodeId != holtNode && h.NodeId != checkpointsNode:
 		return p.found(out, h.NodeId, nil)
 	case name == "." || name == "..":
-		return fuse.Status(syscall.ESTALE) // a kernel reaches no directory by its handle that is not listed
+		return fuse.Status(syscall.ESTALE) // kernels cannot open an unlisted directory by its handle
 	case h.NodeId == holtNode && name == checkpointsName:
 		return p.found(out, checkpointsNode, nil)
 	case h.NodeId == holtNode && name == readmeName:
@@ -165,7 +165,7 @@ func (p past) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out 
 	return fuse.ENOENT
 }
 
-// Forget has nothing to do: nothing is remembered of the past.
+// Forget does nothing: nodes of the past have no state.
 func (p past) Forget(node, lookups uint64) {
 	if !isPast(node) {
 		p.tree.Forget(node, lookups)
@@ -230,7 +230,7 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 		return p.tree.Lseek(cancel, in, out)
 	}
 	if in.NodeId == readmeNode {
-		return fuse.ENOSYS // the kernel then takes all of it for bytes
+		return fuse.ENOSYS // the kernel then treats all of it as data
 	}
 	v, ino, err := p.view(in.NodeId)
 	if err != nil {
@@ -245,7 +245,7 @@ func (p past) Lseek(cancel <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut
 	return p.status(err)
 }
 
-// entries calls fn with what a directory of the past holds after an offset.
+// entries calls fn with the entries of a directory of the past after an offset.
 func (p past) entries(node, offset uint64, plus bool, fn func(fuse.DirEntry, workspace.Attr) bool) error {
 	switch node {
 	case holtNode:
@@ -285,7 +285,7 @@ func (p past) entries(node, offset uint64, plus bool, fn func(fuse.DirEntry, wor
 	return err
 }
 
-// names are the checkpoints after an offset, which is the number of one.
+// names lists the checkpoints after an offset, which is a checkpoint's number.
 func (p past) names(offset uint64, fn func(fuse.DirEntry, workspace.Attr) bool) error {
 	for _, c := range p.ws.Checkpoints() {
 		if uint64(c.ID) <= offset {
@@ -296,7 +296,7 @@ func (p past) names(offset uint64, fn func(fuse.DirEntry, workspace.Attr) bool) 
 			return err
 		}
 		a, err := p.attr(node)
-		if err == syscall.ESTALE { // deleted meanwhile
+		if err == syscall.ESTALE { // deleted in the meantime
 			continue
 		}
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// checkpointed takes a checkpoint by name.
+// checkpointed takes a named checkpoint.
 func checkpointed(t testing.TB, ws *workspace.Workspace, name string) {
 	t.Helper()
 	if _, err := ws.Checkpoint(workspace.CheckpointOptions{Name: name}); err != nil {
@@ -19,7 +19,7 @@ func checkpointed(t testing.TB, ws *workspace.Workspace, name string) {
 	}
 }
 
-// tryPast looks at the past of a workspace through a mount of it.
+// tryPast tests the checkpoints of a workspace through a mount.
 func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 	t.Helper()
 	sh(t, dir, `mkdir d; echo one > d/f; ln d/f hard; ln -s d/f soft; truncate -s 1M sparse; setfattr -n user.tag -v yes d/f
@@ -64,7 +64,7 @@ func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 	if out := sh(t, dir, "P="+past+"; python3 -c '"+renamesThere+"' \"$P\"; ls -A"); out != refused+"e\nhard\nsparse\n" {
 		t.Errorf("renames and links: %s", out)
 	}
-	// Opened for writing it can be, since OPEN is not asked for; nothing can be written.
+	// It can be opened for writing, because OPEN is not sent; writes fail.
 	if out := sh(t, dir, "P="+past+"; python3 -c '"+writesThere+"' \"$P/d/f\"; cat \"$P/d/f\""); out != strings.Repeat("EROFS ", 6)+"one\n" {
 		t.Errorf("through a descriptor for writing: %q", out)
 	}
@@ -73,9 +73,8 @@ func tryPast(t *testing.T, ws *workspace.Workspace, dir string) {
 	}
 }
 
-// renamesThere moves what is the past's and what is not over each other, with
-// each of the flags of renameat2(2), gives files names there, and prints the
-// errors.
+// renamesThere renames files of the past and of the present over each other,
+// with each flag of renameat2(2), creates links there, and prints the errors.
 const renamesThere = `
 import ctypes, errno, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -110,9 +109,9 @@ for at in (".holt", top, past, past + "/d"):
 print()
 `
 
-// mapsThere writes to a shared mapping of a file, which no kernel asks for: what
-// comes of it is EROFS, and the kernel soon shows the file as it was again, in
-// the mapping too.
+// mapsThere writes to a shared mapping of a file, which the kernel does not
+// check: the result is EROFS, and the kernel soon shows the original again,
+// also in the mapping.
 const mapsThere = `
 import errno, mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -192,8 +191,8 @@ func TestPastInGuest(t *testing.T) {
 	deletePast(t, ws, k.dir)
 }
 
-// TestRealNameFirst: a file that is called .holt all the same can be had.
-func TestRealNameFirst(t *testing.T) {
+// TestExistingHoltName: an existing file named .holt is accessible.
+func TestExistingHoltName(t *testing.T) {
 	ws := newWorkspace(t)
 	checkpointed(t, ws, "first")
 	if _, err := ws.Tree().Mkdir(workspace.Caller{}, workspace.Root, ".holt", 0o755); err != nil {
@@ -205,8 +204,8 @@ func TestRealNameFirst(t *testing.T) {
 	}
 }
 
-// TestPastOutlivesSession: another daemon goes on with what a guest has open.
-func TestPastOutlivesSession(t *testing.T) {
+// TestPastSurvivesSession: another daemon continues with files that a guest has open.
+func TestPastSurvivesSession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
 	end := guestSession(t, ws, k, nil)

@@ -10,8 +10,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// fixed tells whether a name cannot be given or taken: it lies in the past, or
-// is the past's.
+// fixed reports whether a name cannot be created or removed: it is in the past or belongs to it.
 func (p past) fixed(dir uint64, name string) bool { return isPast(dir) || p.holds(dir, name) }
 
 func (p past) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
@@ -89,16 +88,16 @@ func (p past) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.Attr
 	return p.tree.SetAttr(cancel, in, out)
 }
 
-// Write refuses what is for the past. What comes from the kernel's page cache
-// was written to a shared mapping, for which nobody is asked, and the page
-// stays as it is there: the kernel is told to drop what it has of the file, and
-// then reads it as it was.
+// Write refuses writes to the past. Writes from the kernel's page cache come
+// from shared mappings, for which no permission is checked, and the kernel
+// keeps the changed page: it is told to drop its cache of the file, and then
+// reads the original.
 func (p past) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	if isPast(in.NodeId) {
 		if in.WriteFlags&fuse.WRITE_CACHE != 0 {
 			if err := p.notifier.Notify(Change{Ino: workspace.Ino(in.NodeId)}); err != nil {
-				p.full.Do(func() { // a guest may ask without end
-					p.log.Warn("a kernel may show what was written to its copy of a checkpoint", "node", in.NodeId, "error", err)
+				p.full.Do(func() { // log once: a guest may repeat this without end
+					p.log.Warn("a kernel may show changes of its cached copy of a checkpoint", "node", in.NodeId, "error", err)
 				})
 			}
 		}
@@ -130,7 +129,7 @@ func (p past) Fallocate(cancel <-chan struct{}, in *fuse.FallocateIn) fuse.Statu
 	return p.tree.Fallocate(cancel, in)
 }
 
-// CopyFileRange out of the past is read and written by the kernel, then.
+// For CopyFileRange out of the past, the kernel falls back to read and write.
 func (p past) CopyFileRange(cancel <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	switch {
 	case isPast(in.NodeIdOut):
@@ -158,12 +157,12 @@ func (p past) RemoveXAttr(cancel <-chan struct{}, h *fuse.InHeader, name string)
 	return p.tree.RemoveXAttr(cancel, h, name)
 }
 
-// unveilWait is how long the first change of a start-up file waits until its kernel has
-// dropped what it has read of the top.
+// unveilWait is how long the first change of a start-up file waits for its
+// kernel to drop its cache of the root directory.
 const unveilWait = time.Second
 
-// unveil begins a change of an inode. One that the top does not list until it is changed
-// is listed then, and the kernel has to be told: it keeps what it has read of the top.
+// unveil begins a change of an inode. The root directory lists some inodes only
+// after a change; then the kernel must drop its cache of the directory.
 func (p past) unveil(node uint64) (changed func()) {
 	if !p.ws.Unlisted(workspace.Ino(node)) {
 		return func() {}
@@ -176,7 +175,7 @@ func (p past) unveil(node uint64) (changed func()) {
 			err = p.notifier.Wait(ctx)
 		}
 		if err != nil {
-			p.log.Warn("a kernel may not list a start-up file yet", "node", node, "error", err)
+			p.log.Warn("a kernel may not list a start-up file until it drops its cache", "node", node, "error", err)
 		}
 	}
 }

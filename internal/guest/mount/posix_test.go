@@ -20,8 +20,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// onBoth runs a test on a workspace that the host mounts, and on one that a
-// guest does.
+// onBoth runs a test on a workspace mounted by the host and on one mounted by a guest.
 func onBoth(t *testing.T, test func(t *testing.T, ws *workspace.Workspace, dir string)) {
 	t.Helper()
 	onBothWith(t, workspace.Options{}, test)
@@ -40,13 +39,13 @@ func onBothWith(t *testing.T, opt workspace.Options, test func(t *testing.T, ws 
 	})
 }
 
-// excused names the tests of go-fuse that no file system of Linux passes, and
-// why. TestExcused holds the host's to that.
+// excused are the tests of go-fuse that no Linux file system passes, with the
+// reason. TestExcused verifies that on the host's.
 func excused() map[string]string {
 	return map[string]string{"FcntlFlockLocksFile": "wants a process to be refused by its own POSIX lock"}
 }
 
-// TestPosix runs go-fuse's own tests of what a file system owes to POSIX.
+// TestPosix runs go-fuse's POSIX tests.
 func TestPosix(t *testing.T) {
 	for name, test := range posixtest.All {
 		if excused()[name] != "" {
@@ -65,8 +64,9 @@ func TestPosix(t *testing.T) {
 	}
 }
 
-// TestExcused checks that the host's own file system fails what is excused. It
-// runs this program once more, since a test cannot watch another fail.
+// TestExcused checks that the host's own file system fails the excused tests.
+// It runs this program again, since a test cannot observe the failure of
+// another.
 func TestExcused(t *testing.T) {
 	if name := os.Getenv("MOUNT_TEST_EXCUSED"); name != "" {
 		posixtest.All[name](t, t.TempDir())
@@ -163,7 +163,7 @@ func renameFlags(t *testing.T, _ *workspace.Workspace, dir string) {
 	if err := rename(sub, full, 0); err != unix.ENOTEMPTY && err != unix.EEXIST {
 		t.Errorf("over a directory that is not empty: %v", err)
 	}
-	// A file and a directory exchange places, and a directory moves to another parent.
+	// A file and a directory are exchanged, and a directory moves to another parent.
 	if err := rename(b, full, unix.RENAME_EXCHANGE); err != nil {
 		t.Errorf("EXCHANGE of file and directory: %v", err)
 	}
@@ -220,8 +220,8 @@ func sharedMap(t *testing.T, ws *workspace.Workspace, dir string) {
 	if err := unix.Ftruncate(fd, size); err != nil {
 		t.Fatal(err)
 	}
-	// Populated by the system call: a page fault on a mount that this process
-	// serves itself would hold one of its processors.
+	// MAP_POPULATE: a page fault on a mount that this process serves itself would
+	// block one of its processors.
 	p, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func locks(t *testing.T, _ *workspace.Workspace, dir string) {
 	if err := unix.FcntlFlock(uintptr(one), unix.F_OFD_SETLK, &unlock); err != nil {
 		t.Fatal(err)
 	}
-	// POSIX locks belong to processes: another one must be refused.
+	// POSIX locks belong to processes: another process must be refused.
 	if err := unix.FcntlFlock(uintptr(one), unix.F_SETLK, &whole); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ except OSError: print("refused")`
 	}
 }
 
-func TestUnlinkedButOpen(t *testing.T) { onBoth(t, unlinkedButOpen) }
+func TestUnlinkedOpenFile(t *testing.T) { onBoth(t, unlinkedButOpen) }
 
 func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 	path := filepath.Join(dir, "gone")
@@ -314,7 +314,7 @@ func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 	if err := unix.Ftruncate(fd, 12); err != nil {
 		t.Errorf("truncate: %v", err)
 	}
-	// Nothing may come from the kernel's memory.
+	// Nothing may come from the kernel's cache.
 	if err := unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED); err != nil {
 		t.Error(err)
 	}
@@ -325,7 +325,7 @@ func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 	if n := ws.Stat().Orphans; n != 1 {
 		t.Errorf("%d orphans", n)
 	}
-	// A directory that is removed while it is somebody's own.
+	// A directory is removed while it is a process's working directory.
 	sub := filepath.Join(dir, "cwd")
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func unlinkedButOpen(t *testing.T, ws *workspace.Workspace, dir string) {
 	sh(t, sub, `rmdir "$PWD"; ! touch x 2>/dev/null; [ -z "$(ls -A)" ]`)
 }
 
-// TestTmpfile makes files without a name, and gives one to some.
+// TestTmpfile creates files without a name, and links some.
 func TestTmpfile(t *testing.T) { onBoth(t, tmpfile) }
 
 func tmpfile(t *testing.T, ws *workspace.Workspace, dir string) {
@@ -565,7 +565,7 @@ func xattrs(t *testing.T, _ *workspace.Workspace, dir string) {
 
 func TestTimes(t *testing.T) { onBoth(t, times) }
 
-// tick waits until a file time differs from one that was taken before.
+// tick waits until a file time differs from an earlier one.
 func tick() {
 	for now := coarse(); coarse() == now; {
 		time.Sleep(time.Millisecond)
@@ -603,7 +603,7 @@ func times(t *testing.T, _ *workspace.Workspace, dir string) {
 	if sx.Mask&unix.STATX_BTIME == 0 || sx.Btime.Sec < now-3600 || sx.Btime.Sec > now+1 {
 		t.Errorf("born at %d (mask %#x), now is %d", sx.Btime.Sec, sx.Mask, now)
 	}
-	// Each change moves ctime; a write moves mtime.
+	// Each change updates ctime; a write updates mtime.
 	old := stat(t, path)
 	for _, script := range []string{"chmod 600 f", "ln f g", "mv g h", "setfattr -n user.a -v b f 2>/dev/null || python3 -c 'import os; os.setxattr(\"f\", \"user.a\", b\"b\")'", "echo y >> f"} {
 		tick()

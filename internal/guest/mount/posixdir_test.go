@@ -17,12 +17,12 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestReaddirWhileChanging reads a directory to its end while others make and
-// remove names in it: each name that stays is seen exactly once.
+// TestReaddirWhileChanging reads a directory while other processes add and
+// remove names: each name that stays is seen exactly once.
 func TestReaddirWhileChanging(t *testing.T) { onBoth(t, readdirWhileChanging) }
 
-// readdirWhileChanging reads a directory several times while names come, change and go, in each
-// reading once at least: names that stay are seen once each.
+// readdirWhileChanging reads a directory several times; during each reading
+// names are added, changed and removed. Names that stay are seen exactly once.
 func readdirWhileChanging(t *testing.T, _ *workspace.Workspace, dir string) {
 	const stay = 2000
 	for i := range stay {
@@ -58,8 +58,8 @@ func readdirWhileChanging(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// churned makes, renames and removes names in a directory until end is called. Who
-// reads from turns knows that one was since.
+// churned creates, renames and removes names in a directory until end is
+// called. turns receives after each round.
 func churned(t *testing.T, dir string) (turns <-chan struct{}, end func()) {
 	told, stop := make(chan struct{}), make(chan struct{})
 	var churn sync.WaitGroup
@@ -125,9 +125,9 @@ func largeDirectory(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// largeWhileChanging reads a large directory while names come, change and go in it, the
-// hundred that are spread over it too, and sees each of those that were there all
-// the while once.
+// largeWhileChanging reads a large directory while names are added, changed and
+// removed, including a hundred spread over it, and sees each name that exists
+// throughout exactly once.
 func largeWhileChanging(t *testing.T, dir string, count int) {
 	t.Helper()
 	turns, end := churned(t, dir)
@@ -183,7 +183,7 @@ func as(t testing.TB, uid uint32, dir, script string) string {
 	return string(out)
 }
 
-// TestSetIDBits checks that set-id bits go when somebody else changes a file.
+// TestSetIDBits: set-id bits are cleared when another user changes a file.
 func TestSetIDBits(t *testing.T) { onBoth(t, setIDBits) }
 
 func setIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -224,7 +224,7 @@ func setIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
 	if st := stat(t, path); st.Mode&0o6000 != 0o6000 {
 		t.Errorf("after a write by root: mode %#o", st.Mode)
 	}
-	// security.capability goes too.
+	// security.capability is removed too.
 	arm(0o777)
 	if err := unix.Setxattr(path, "security.capability", []byte("\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func setIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// TestOwnership checks whose what is that is made.
+// TestOwnership checks the owners of new files.
 func TestOwnership(t *testing.T) { onBoth(t, ownership) }
 
 func ownership(t *testing.T, _ *workspace.Workspace, dir string) {

@@ -8,8 +8,9 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestPrivileges checks set-id programs, programs with capabilities and devices: in a guest, whose mount is of its
-// own machine, they work; the host's mounts keep them, and refuse to use them.
+// TestPrivileges checks set-id programs, programs with capabilities and
+// devices: in a guest, which has its own machine, they work; host mounts store
+// them but do not honour them.
 func TestPrivileges(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		privileges(t, hostMount(t, newWorkspace(t), HostOptions{}), false)
@@ -22,7 +23,7 @@ func TestPrivileges(t *testing.T) {
 		}
 		privileges(t, k.dir, true)
 
-		// What a checkpoint holds is the same: its guest's root made it.
+		// The same holds in a checkpoint, whose files the guest's root created.
 		if _, err := ws.Checkpoint(workspace.CheckpointOptions{Name: "made"}); err != nil {
 			t.Fatal(err)
 		}

@@ -11,38 +11,36 @@ import (
 	"holt"
 )
 
-// capabilities are asked for beyond what go-fuse asks for itself.
+// capabilities are requested in addition to those of go-fuse.
 //
 //   - KILLPRIV_V2: the file system clears set-id bits and security.capability
-//     itself, so that the kernel need not look for that attribute before
-//     every write, only before the first after the inode was read.
-//   - EXPLICIT_INVAL_DATA: pages stay although the modification time moved:
-//     nobody changes a file behind the kernel's back without telling it.
+//     itself, so that the kernel need not look up that attribute before every
+//     write, only before the first after the inode was read.
+//   - EXPLICIT_INVAL_DATA: the kernel keeps pages although the modification time
+//     changes: every change by others is announced to it.
 //   - POSIX_ACL, DONT_MASK: the kernel checks ACLs, which it reads as extended
-//     attributes. A new name gets its directory's default ACL here, and the umask
-//     where there is none.
-//   - EXPORT_SUPPORT: a file handle (open_by_handle_at, NFS) is found by its node
-//     id alone, with a LOOKUP of ".". Inode numbers are never reused, so that all
+//     attributes. A new file gets its directory's default ACL here, or else the
+//     umask is applied.
+//   - EXPORT_SUPPORT: file handles (open_by_handle_at, NFS) are resolved by node id
+//     alone, with a LOOKUP of ".". Inode numbers are never reused, so all
 //     generations are 0.
-//   - SETXATTR_EXT: with an ACL comes whether its setter is in the file's group.
-//   - READDIRPLUS_AUTO: attributes come with a directory's names when they are
-//     likely to be wanted.
+//   - SETXATTR_EXT: an ACL comes with whether its setter is in the file's group.
+//   - READDIRPLUS_AUTO: a directory's entries come with attributes if they are
+//     likely to be used.
 //
-// ATOMIC_O_TRUNC stays off: with an OPEN that answers ENOSYS it would lose the
-// truncation. ASYNC_DIO stays off: when an asynchronous direct write ends, FUSE
-// does not drop the pages that a buffered read has filled meanwhile, and they
-// would stay as they were before it. PASSTHROUGH stays off: unused, it would only forbid overlays.
-// Locks stay with the kernel.
+// ATOMIC_O_TRUNC is off: with an OPEN that answers ENOSYS the truncation would be
+// lost. ASYNC_DIO is off: after an asynchronous direct write FUSE does not drop
+// pages filled by a concurrent buffered read, which would stay stale. PASSTHROUGH
+// is off: unused, it would only forbid overlays. Locks are left to the kernel.
 const capabilities = fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_EXPLICIT_INVAL_DATA |
 	fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_CACHE_SYMLINKS |
 	fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_POSIX_ACL | fuse.CAP_DONT_MASK | fuse.CAP_SETXATTR_EXT |
 	fuse.CAP_EXPORT_SUPPORT
 
-// maxBackground is how many reads ahead and asynchronous writes a kernel may
-// have outstanding.
+// maxBackground is the maximum of outstanding read-ahead and asynchronous write requests.
 const maxBackground = 64
 
-// protocolOptions are what both kinds of mount negotiate.
+// protocolOptions returns the options of both kinds of mount.
 func protocolOptions(l *slog.Logger) *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:                     "holt",
@@ -56,12 +54,12 @@ func protocolOptions(l *slog.Logger) *fuse.MountOptions {
 	}
 }
 
-// goFuseLog lets go-fuse's lines appear in ours.
+// goFuseLog redirects go-fuse's log to l.
 func goFuseLog(l *slog.Logger) *log.Logger {
 	return slog.NewLogLogger(l.Handler(), slog.LevelWarn)
 }
 
-// initReply is what matters of the reply to INIT, struct fuse_init_out.
+// initReply is the relevant part of the reply to INIT, struct fuse_init_out.
 type initReply struct {
 	flags         uint64
 	maxBackground uint16
@@ -85,7 +83,7 @@ func parseInitReply(b []byte) (initReply, error) {
 	}, nil
 }
 
-// terms returns what a session that began with this reply is held to.
+// terms returns the terms of a session that began with this reply.
 func (r initReply) terms() terms {
 	const page = 4096
 	return terms{
@@ -95,8 +93,8 @@ func (r initReply) terms() terms {
 	}
 }
 
-// restore returns options under which go-fuse answers the INIT that r once
-// answered with exactly r's flags again, whatever it would choose today.
+// restore returns options with which go-fuse answers the recorded INIT with
+// exactly r's flags, whatever its current defaults are.
 func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
 	o := *opt
 	o.MaxWrite = int(r.maxWrite)
@@ -106,9 +104,9 @@ func (r initReply) restore(opt *fuse.MountOptions) *fuse.MountOptions {
 	return &o
 }
 
-// resume makes the protocol server that a mount began with, by giving it the
-// recorded INIT and dropping its reply. Unsupported if it would promise
-// something else.
+// resume creates the protocol server of an existing mount: it replays the
+// recorded INIT and drops the reply. It returns Unsupported if the reply would
+// differ.
 func resume(fs fuse.RawFileSystem, opt *fuse.MountOptions, req, reply []byte) (*fuse.ProtocolServer, terms, error) {
 	was, err := parseInitReply(reply)
 	if err != nil {
@@ -119,7 +117,7 @@ func resume(fs fuse.RawFileSystem, opt *fuse.MountOptions, req, reply []byte) (*
 	n, _ := server.HandleRequest([][]byte{bytes.Clone(req)}, [][]byte{now})
 	is, err := parseInitReply(now[:n])
 	if err != nil || is.flags != was.flags {
-		return nil, terms{}, holt.Errorf(holt.Unsupported, "this version of holt does not serve a mount with flags %#x", was.flags).
+		return nil, terms{}, holt.Errorf(holt.Unsupported, "this version of holt does not support a mount with flags %#x", was.flags).
 			WithHint("mount it again, or restart the computer")
 	}
 	return server, was.terms(), nil

@@ -13,8 +13,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestReaddirWhileRenaming reads a directory and renames or replaces each entry
-// that it reads: the reading ends.
+// TestReaddirWhileRenaming reads a directory and renames or replaces each entry: the reading ends.
 func TestReaddirWhileRenaming(t *testing.T) { onBoth(t, readdirWhileRenaming) }
 
 func readdirWhileRenaming(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -52,8 +51,7 @@ func readdirWhileRenaming(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// TestReaddirSeesReplaced checks that a name is seen that is replaced ahead of
-// the reader.
+// TestReaddirSeesReplaced: a name that is replaced before the reader reaches it is seen.
 func TestReaddirSeesReplaced(t *testing.T) { onBoth(t, readdirSeesReplaced) }
 
 func readdirSeesReplaced(t *testing.T, _ *workspace.Workspace, dir string) {
@@ -73,7 +71,7 @@ func readdirSeesReplaced(t *testing.T, _ *workspace.Workspace, dir string) {
 	}
 }
 
-// readNames calls fn for the names in a directory as they are read.
+// readNames calls fn for the names of a directory as they are read.
 func readNames(t *testing.T, dir string, fn func(name string)) {
 	t.Helper()
 	d, err := os.Open(dir)

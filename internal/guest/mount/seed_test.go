@@ -7,7 +7,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// trySeeds mounts nothing itself: it looks at a new workspace through a mount of it.
+// trySeeds tests a new workspace through a mount.
 func trySeeds(t *testing.T, ws *workspace.Workspace, dir string) {
 	t.Helper()
 	try := func(script, want string) {
@@ -21,7 +21,7 @@ func trySeeds(t *testing.T, ws *workspace.Workspace, dir string) {
 	try("cat .profile .bashrc .holt/checkpoints/new/.bashrc; test -w .bashrc; head -n 1 .holt/README.md; ls .holt; wc -c < .holt/README.md > n; rm n",
 		"profile\nbashrc\nbashrc\n# This file system\nREADME.md\ncheckpoints\n")
 	try("(echo x > .holt/README.md; rm .holt/README.md; cp .holt/README.md .holt/x) 2>/dev/null || true; cp .holt/README.md x; cmp x .holt/README.md; rm -f x; ls -A", "")
-	// The first change lists it, in the listing that the kernel has read before.
+	// The first change makes the file listed, in the directory that the kernel has cached.
 	try("ls -A; echo more >> .bashrc; ls -A; cat .bashrc", ".bashrc\nbashrc\nmore\n")
 	if _, err := ws.Restore(context.Background(), workspace.Caller{}, "new", workspace.RestoreOptions{}); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func trySeeds(t *testing.T, ws *workspace.Workspace, dir string) {
 	try("rm .profile .bashrc; ls -A; test ! -e .bashrc; echo mine > .bashrc; ls -A; cat .bashrc", ".bashrc\nmine\n")
 }
 
-// seeded gives a workspace start-up files, and tells a mount of what changes beside it.
+// seeded adds start-up files to a workspace, and announces changes to a mount.
 func seeded(t *testing.T, ws *workspace.Workspace, n *Notifier) {
 	t.Helper()
 	err := ws.Seed(workspace.Caller{UID: 1000, GID: 1000}, map[string][]byte{".profile": []byte("profile\n"), ".bashrc": []byte("bashrc\n")})

@@ -6,17 +6,17 @@ import (
 	"holt/internal/workspace"
 )
 
-// seekBlock is the unit in which a mount shows data and holes, bytes: a byte
-// that was written makes its block data, as on ext4. Programs that find out the
-// unit for themselves find this one; the workspace itself knows each byte.
+// seekBlock is the granularity of data and holes in a mount, bytes: a written
+// byte makes its block data, as on ext4. Programs that detect the granularity
+// find this one; the workspace itself is exact.
 const seekBlock = 4096
 
-// mostSeeks is how many blocks with data and a hole one request looks at. Holes
-// after more are not looked for: the end counts as the next.
+// mostSeeks is the maximum number of blocks with both data and a hole that one
+// request inspects. After that the end of the file counts as the next hole.
 const mostSeeks = 1000
 
-// seekBlocks finds data or a hole at or after off in a file of size bytes, by
-// blocks; seek finds them by bytes.
+// seekBlocks finds data or a hole at or after off in a file of size bytes, in
+// blocks; seek finds them in bytes.
 func seekBlocks(seek func(off int64, whence uint32) (int64, error), size, off int64, whence uint32) (int64, error) {
 	if off < 0 || off >= size {
 		return 0, syscall.ENXIO

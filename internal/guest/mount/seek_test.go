@@ -9,8 +9,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestSeekByBlocks compares where data and holes are with what ext4 says:
-// blocks of 4 KiB are data as a whole, also around the middle of a large hole.
+// TestSeekByBlocks compares data and holes with ext4's: blocks of 4 KiB are
+// data as a whole, also around the middle of a large hole.
 func TestSeekByBlocks(t *testing.T) { onBoth(t, seekByBlocks) }
 
 func seekByBlocks(t *testing.T, _ *workspace.Workspace, dir string) {

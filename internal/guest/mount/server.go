@@ -14,12 +14,11 @@ import (
 	"holt/internal/guest/agent"
 )
 
-// ackEvery is how many answers come between two looks at what need not be
-// remembered any more.
+// ackEvery is the number of answers between two acknowledgements of the watermark.
 const ackEvery = 128
 
-// server answers this host's kernel for one mount. One goroutine reads requests
-// and hands each to a goroutine of its own, as a session does for a guest.
+// server answers the host's kernel for one mount. One goroutine reads requests
+// and passes each to its own goroutine, as a session does for a guest.
 type server struct {
 	fs       fuse.RawFileSystem
 	opt      *fuse.MountOptions
@@ -28,17 +27,17 @@ type server struct {
 	mem      *memory
 	terms    terms
 	log      *slog.Logger
-	agreed   func(terms)            // called with what INIT agreed on; may be nil
-	began    func()                 // called when INIT was answered
-	ack      func(watermark uint64) // told which requests were answered; may be nil
+	agreed   func(terms)            // called with the results of INIT; may be nil
+	began    func()                 // called after INIT is answered
+	ack      func(watermark uint64) // called when all requests below a number are answered; may be nil
 
-	answers int       // by the reading goroutine only
-	broken  bool      // requests cannot be read any more; for who waits for serve
+	answers int       // used by the reading goroutine only
+	broken  bool      // reading requests failed; valid after serve
 	buffers sync.Pool // of *[]byte, for replies
 	working sync.WaitGroup
 }
 
-// newServer serves a mount, from where the daemon before left it.
+// newServer serves a mount from where the previous daemon left it.
 func newServer(fs fuse.RawFileSystem, opt *fuse.MountOptions, dev *agent.FuseDevice, mem *memory, log *slog.Logger) (s *server, err error) {
 	s = &server{fs: fs, opt: opt, dev: dev, mem: mem, log: log,
 		buffers: sync.Pool{New: func() any { b := make([]byte, smallReply); return &b }}}
@@ -50,8 +49,8 @@ func newServer(fs fuse.RawFileSystem, opt *fuse.MountOptions, dev *agent.FuseDev
 	return s, nil
 }
 
-// serve answers requests until the mount is gone, or leave was called, and
-// nothing is in work.
+// serve answers requests until the mount is gone or leave was called, and no
+// request is in progress.
 func (s *server) serve() {
 	defer s.working.Wait()
 	for _, h := range s.mem.slots() {
@@ -66,9 +65,10 @@ func (s *server) serve() {
 		}
 		next := s.mem.take()
 		if !s.read(next, s.dev.TryRead) {
-			return // who serves the mount next finds h
+			return // the next daemon finds h
 		}
-		// A request that nothing waits behind is answered by this goroutine, if that is quick: to wake another one costs more.
+		// This goroutine answers a quick request itself if no other is waiting: waking
+		// another goroutine costs more.
 		if next.length().Load() == 0 && quick(h) {
 			s.work(h, s.mem.begin(h))
 		} else {
@@ -78,32 +78,33 @@ func (s *server) serve() {
 	}
 }
 
-// read reads a request into a slot; its length stays 0 if there is none. False when the mount is over.
+// read reads a request into a slot, whose length stays 0 if there is none. It
+// returns false when the mount is gone.
 func (s *server) read(h *held, read func([]byte) (int, error)) bool {
 	n, err := read(h.buf)
 	if err != nil || n < inHeaderSize {
-		h.length().Store(0) // the kernel took back what it had begun to hand over
+		h.length().Store(0) // the kernel aborted the delivery
 	}
 	switch {
 	case err == nil && n >= inHeaderSize:
 		if s.answers++; s.answers%ackEvery == 0 && s.ack != nil {
 			s.ack(s.mem.watermark())
 		}
-	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // ENOENT: it was interrupted
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // ENOENT: the request was interrupted
 	case errors.Is(err, unix.ENODEV), errors.Is(err, os.ErrDeadlineExceeded):
 		return false
 	default:
-		s.log.Error("requests to a host mount are not read any more", "err", err)
+		s.log.Error("cannot read requests to a host mount any more", "err", err)
 		s.broken = true
 		return false
 	}
 	return true
 }
 
-// leave ends serving, but not the mount: what the kernel asks waits there.
+// leave stops serving without ending the mount: new requests wait.
 func (s *server) leave() error { return s.dev.StopReading() }
 
-// quick tells whether a request waits for nothing but memory and the end of the journal.
+// quick reports whether a request only needs memory and an append to the journal.
 func quick(h *held) bool {
 	switch message(h.buf).opcode() {
 	case opRead, opReaddir, opReaddirplus, opFsync, opFsyncdir, opFallocate, opCopyFileRange, opLseek:
@@ -112,7 +113,7 @@ func quick(h *held) bool {
 	return h.length().Load() < smallReply
 }
 
-// spread has a request answered by a goroutine of its own, unless its order counts.
+// spread answers a request in its own goroutine, unless the order matters.
 func (s *server) spread(h *held) {
 	m := s.mem.begin(h)
 	switch m.opcode() {
@@ -126,12 +127,12 @@ func (s *server) spread(h *held) {
 func (s *server) work(h *held, m message) {
 	defer s.mem.end(h)
 	if m.opcode() == opInterrupt {
-		return // nothing here waits for longer than a disk
+		return // nothing here blocks longer than a disk
 	}
 	v, err := admit(m, s.terms)
 	switch {
 	case err != nil:
-		s.log.Error("a request of this host's kernel is not understood", "err", err)
+		s.log.Error("unsupported request of this host's kernel", "err", err)
 		s.fail(h, syscall.ENOSYS)
 		return
 	case v.answer:
@@ -158,12 +159,12 @@ func (s *server) work(h *held, m message) {
 	}
 }
 
-// init answers INIT, after it and its answer were recorded: the next daemon
-// must serve what was promised here.
+// init answers INIT after recording the request and its reply: the next daemon
+// must use the same terms.
 func (s *server) init(h *held, m message, reply []byte) {
 	r, err := parseInitReply(reply)
 	if err != nil {
-		s.log.Error("a host mount cannot begin", "err", err)
+		s.log.Error("cannot begin a host mount", "err", err)
 		s.fail(h, syscall.EIO)
 		return
 	}
@@ -183,23 +184,23 @@ func (s *server) fail(h *held, errno syscall.Errno) {
 	binary.LittleEndian.PutUint32(b, outHeaderSize)
 	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
 	binary.NativeEndian.PutUint64(b[8:], h.unique().Load())
-	_ = s.dev.Reply(b) // the process has given up, or the mount is gone
+	_ = s.dev.Reply(b) // the request was interrupted, or the mount is gone
 }
 
-// reply hands an answer to the kernel. One that it does not wait for is for a
-// process that has given up, or was given by the daemon before.
+// reply passes a reply to the kernel. If the kernel has no such request, it was
+// interrupted or answered by the previous daemon.
 func (s *server) reply(h *held, b []byte) {
 	binary.NativeEndian.PutUint64(b[8:], h.unique().Load())
 	err := s.dev.Reply(b)
-	if errors.Is(err, unix.EINVAL) { // the kernel does not take it, and would wait for ever
-		s.log.Error("a reply is not valid", "bytes", len(b))
+	if errors.Is(err, unix.EINVAL) { // the kernel rejects it; its process would wait for ever
+		s.log.Error("invalid reply", "bytes", len(b))
 		s.fail(h, syscall.EIO)
 	}
 }
 
-// notify hands a change to the kernel, which may wait for the file's lock.
+// notify passes a change to the kernel, which may wait for the file's lock.
 func (s *server) notify(c Change) error {
-	if err := s.dev.Notify(c.encode()); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it knew nothing of it
+	if err := s.dev.Notify(c.encode()); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: it is not cached
 		return err
 	}
 	return nil

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// maxServed is how many requests of a guest are worked on at once. More wait
-	// in the channel, so that a guest holds at most this many buffers of at most
-	// 1 MiB for requests, and as many for replies.
+	// maxServed is the maximum of concurrent requests of a guest. Further ones wait
+	// in the channel, so that a guest uses at most this many buffers of at most 1
+	// MiB for requests, and as many for replies.
 	maxServed = 32
-	// smallReply holds every reply but those of READ, READDIR and attributes: the
-	// longest is what a symbolic link says.
+	// smallReply is the buffer size for all replies except READ, READDIR and
+	// attributes: the longest is the target of a symbolic link.
 	smallReply = 8 << 10
 )
 
-// session is one session of the file channel. One goroutine reads requests and
-// hands each to a goroutine of its own; replies leave in the order in which
-// they are ready, under the lock of the frame writer, the only lock there is.
+// session is a session of the file channel. One goroutine reads requests and
+// passes each to its own goroutine; replies are sent in the order of
+// completion, under the lock of the frame writer.
 type session struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -41,11 +41,11 @@ type session struct {
 	notifier *Notifier
 	log      *slog.Logger
 
-	// The mount. It changes only while nothing is working.
+	// The mount. It changes only while no request is in progress.
 	tree      *tree
 	server    *fuse.ProtocolServer
 	terms     terms
-	initSent  []byte // its INIT request, nil until it came
+	initSent  []byte // its INIT request, nil until it arrives
 	initReply []byte
 
 	writer     func(tag string) workspace.Writer
@@ -57,8 +57,8 @@ type session struct {
 	notifyOnce sync.Once
 }
 
-// slot is the place of one request in work; its number travels in the padding
-// of the request's header, which is how the tree finds the writer.
+// slot is the place of one request in progress. Its number is passed in the
+// padding of the request's header, by which the tree finds the writer.
 type slot struct {
 	id  uint16
 	in  *[]byte
@@ -83,8 +83,8 @@ func newSession(ctx context.Context, cancel context.CancelCauseFunc, ws *workspa
 	return s
 }
 
-// restore makes the protocol server that the mount began with, by giving it
-// the recorded INIT and dropping its reply. Without a record it waits for INIT.
+// restore creates the protocol server of an existing mount: it replays the
+// recorded INIT and drops the reply. Without a record it waits for INIT.
 func (s *session) restore(epoch workspace.Epoch) error {
 	opt := protocolOptions(s.log)
 	opt.PanicHandler = s.panicked
@@ -110,14 +110,14 @@ func (s *session) restore(epoch workspace.Epoch) error {
 	return nil
 }
 
-// agree holds the session to what INIT agreed on.
+// agree sets the terms of the session.
 func (s *session) agree(to terms, sent, reply []byte) {
 	s.terms, s.initSent, s.initReply = to, sent, reply
 	s.tree.longXattr = s.terms.longXattr
 }
 
-// serve reads frames until the session ends, or the guest says hello for
-// another mount and nothing of this one is left to do.
+// serve reads frames until the session ends, or the guest sends hello for
+// another mount and all requests of this one are done.
 func (s *session) serve() (next channel.Hello, err error) {
 	for {
 		var sl *slot
@@ -151,7 +151,7 @@ func (s *session) serve() (next channel.Hello, err error) {
 			s.working.Wait()
 			return next, err
 		default:
-			err = holt.Errorf(holt.InvalidArgument, "a guest may not send frames of kind %d", kind)
+			err = holt.Errorf(holt.InvalidArgument, "the guest sent an unexpected frame of kind %d", kind)
 		}
 		if err != nil {
 			return next, err
@@ -171,8 +171,9 @@ func (s *session) release(sl *slot) {
 	s.free <- sl
 }
 
-// request decides about one request. What needs no work, or whose order
-// counts, is done here; for the rest started says that a goroutine has the slot.
+// request handles one request. It completes requests that need no work, or
+// whose order matters; for the others started reports that a goroutine has the
+// slot.
 func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 	asked, err := channel.ParseRequest(payload)
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *session) request(sl *slot, payload []byte) (started bool, err error) {
 	return true, nil
 }
 
-// writerOf returns whom a tag stands for.
+// writerOf returns the writer of a tag.
 func (s *session) writerOf(tag string) workspace.Writer {
 	if tag == "" || s.writer == nil {
 		return workspace.Writer{}
@@ -225,15 +226,15 @@ func (s *session) writerOf(tag string) workspace.Writer {
 	return s.writer(tag)
 }
 
-// init answers the first request of a mount, after it and its answer were
-// recorded: another daemon must serve exactly what was promised here.
+// init answers the first request of a mount after recording the request and its
+// reply: another daemon must use the same terms.
 func (s *session) init(m message) error {
 	sent, reply := bytes.Clone(m), make([]byte, smallReply)
 	n, _ := s.server.HandleRequest([][]byte{m}, [][]byte{reply})
 	reply = reply[:n]
 	r, err := parseInitReply(reply)
 	if err != nil {
-		return refuse(sent, "could not be answered: %v", err)
+		return refuse(sent, "it cannot be answered: %v", err)
 	}
 	if err := s.ws.SetEpochInit(s.tree.epoch, sent, reply); err != nil {
 		return holt.Errorf(holt.Internal, "record INIT: %w", err)
@@ -274,7 +275,7 @@ func (s *session) work(sl *slot, m message) {
 
 func errnoOf(status fuse.Status) syscall.Errno { return syscall.Errno(status) }
 
-// replySize bounds the reply to an admitted request, bytes.
+// replySize returns the maximum size of the reply to an admitted request, bytes.
 func replySize(m message) int {
 	switch m.opcode() {
 	case opRead, opReaddir, opReaddirplus:
@@ -285,7 +286,7 @@ func replySize(m message) int {
 	return smallReply
 }
 
-// reply sends an answer without a body.
+// reply sends a reply without a body.
 func (s *session) reply(m message, errno syscall.Errno) error {
 	b := make([]byte, outHeaderSize)
 	binary.LittleEndian.PutUint32(b, outHeaderSize)
@@ -301,14 +302,15 @@ func (s *session) send(err error) {
 	}
 }
 
-// notify sends a change to the guest's kernel. It does not wait for the kernel
-// to take it in: the agent does, says so, and goes on reading replies meanwhile.
+// notify sends a change to the guest's kernel. It does not wait: the agent
+// acknowledges the change when its kernel has accepted it, and meanwhile
+// continues to read replies.
 func (s *session) notify(c Change) error {
 	return s.frames.Write(channel.FrameNotify, c.encode())
 }
 
-// taken notes what the guest says of the notices on their way. One that lies
-// harms what its own kernel shows.
+// taken handles a guest's acknowledgement of notifications. A wrong one affects
+// only its own kernel.
 func (s *session) taken(payload []byte) error {
 	count, err := channel.ParseTaken(payload)
 	if err != nil {
@@ -323,10 +325,10 @@ func (s *session) taken(payload []byte) error {
 	return nil
 }
 
-// panicked ends this session, and only it. The request is answered, so that it
-// does not come again to do the same to the next session.
+// panicked ends this session only. The request is answered, so that it does not
+// fail the next session too.
 func (s *session) panicked(r any) fuse.Status {
-	s.log.Error("a guest's request met a defect", "panic", r, "stack", string(debug.Stack()))
-	s.cancel(holt.Errorf(holt.Internal, "a guest's request met a defect: %v", r))
+	s.log.Error("a guest's request failed because of a bug", "panic", r, "stack", string(debug.Stack()))
+	s.cancel(holt.Errorf(holt.Internal, "a guest's request failed because of a bug: %v", r))
 	return fuse.EIO
 }

@@ -16,7 +16,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// sessionOf returns a session's worth of frames with these messages.
+// sessionOf returns a session's frames for these messages.
 func sessionOf(messages ...message) []byte {
 	hello := channel.Hello{Mount: [16]byte{1}, Version: channel.FrameVersion, Fresh: true}.Append(nil)
 	b := binary.LittleEndian.AppendUint32(nil, uint32(1+len(hello)))
@@ -28,8 +28,7 @@ func sessionOf(messages ...message) []byte {
 	return b
 }
 
-// FuzzGuest feeds sessions with whatever bytes; the workspace must be whole
-// when all have ended.
+// FuzzGuest sends arbitrary bytes to sessions; the workspace must be intact when all have ended.
 func FuzzGuest(f *testing.F) {
 	f.Add(sessionOf(goodRequests()...))
 	for _, m := range goodRequests() {
@@ -59,8 +58,8 @@ func FuzzGuest(f *testing.F) {
 	})
 }
 
-// TestPanicEndsOneSession has a defect met in the middle of a session: the
-// request is answered, so that it does not come again, and the session ends.
+// TestPanicEndsOneSession: after a panic in a session the request is answered,
+// so that it is not repeated, and the session ends.
 func TestPanicEndsOneSession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
@@ -89,7 +88,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 	}
 }
 
-// panicky is a file system with a defect.
+// panicky is a file system that panics.
 type panicky struct{ fuse.RawFileSystem }
 
 func (panicky) GetAttr(<-chan struct{}, *fuse.GetAttrIn, *fuse.AttrOut) fuse.Status {

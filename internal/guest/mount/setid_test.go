@@ -15,7 +15,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// actors are who acts on a file of root's whose group is 55.
+// actors are users that act on a file of root with group 55.
 var actors = map[string][3]string{ // user, group, other groups
 	"a stranger":            {"1234", "1234", ""},
 	"one of the group":      {"1234", "55", ""},
@@ -23,7 +23,7 @@ var actors = map[string][3]string{ // user, group, other groups
 	"root":                  {"0", "0", ""},
 }
 
-// acts are what is done to a file.
+// acts are operations on a file.
 var acts = map[string]func(path string, args []string) error{
 	"write": func(path string, _ []string) error {
 		return withFile(path, unix.O_WRONLY, func(fd int) error { _, err := unix.Pwrite(fd, []byte("x"), 3); return err })
@@ -96,7 +96,7 @@ func act(args []string) error {
 	return acts[args[3]](args[4], args[5:])
 }
 
-// actAs does one of acts as one of actors, in a process of its own.
+// actAs does an operation as a user, in a process of its own.
 func actAs(t testing.TB, actor, what, path string, args ...string) {
 	t.Helper()
 	a := actors[actor]
@@ -106,9 +106,9 @@ func actAs(t testing.TB, actor, what, path string, args ...string) {
 	}
 }
 
-// TestWhoClearsSetIDBits does everything that changes a file, as everybody who
-// might, and compares with what ext4 leaves of the set-id bits.
-func TestWhoClearsSetIDBits(t *testing.T) { onBoth(t, whoClearsSetIDBits) }
+// TestSetIDBitsOfAllUsers does each operation as each user, and compares the
+// remaining set-id bits with ext4's.
+func TestSetIDBitsOfAllUsers(t *testing.T) { onBoth(t, whoClearsSetIDBits) }
 
 func whoClearsSetIDBits(t *testing.T, _ *workspace.Workspace, dir string) {
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {

@@ -23,9 +23,9 @@ import (
 	"holt/internal/workspace"
 )
 
-// guestMemory is all that the memory of a machine holds of its mount: what
-// its processes did, what they wait for, and what they expect to find. A copy
-// of it is the guest as it is in a fork of the machine.
+// guestMemory is the state of a mount in a machine's memory: what its processes
+// did, which answers they wait for, and which results they expect. A copy of it
+// is the guest in a fork of the machine.
 type guestMemory struct {
 	t       testing.TB
 	id      [16]byte
@@ -38,7 +38,7 @@ type guestMemory struct {
 	again   int // requests that were sent to a second host
 }
 
-// request is one that was sent and not answered.
+// request is an unanswered request.
 type request struct {
 	m       message
 	worker  int
@@ -47,7 +47,7 @@ type request struct {
 	name    string
 }
 
-// worker is a process. It does one thing after another in a directory of its own.
+// worker is a process. It does one operation after another in its own directory.
 type worker struct {
 	name  string
 	dir   uint64
@@ -74,7 +74,7 @@ func newGuestMemory(t testing.TB, seed uint64, workers int) *guestMemory {
 
 func (g *guestMemory) dice(n int) int { return rand.New(&g.rng).IntN(n) }
 
-// fork copies the memory. The copy rolls other dice.
+// fork copies the memory, with another random seed.
 func (g *guestMemory) fork(seed uint64) *guestMemory {
 	c := *g
 	c.rng, c.asked, c.workers = *rand.NewPCG(seed, 2), map[uint64]request{}, slices.Clone(g.workers)
@@ -97,8 +97,7 @@ func (g *guestMemory) lowest() uint64 {
 	return low
 }
 
-// session serves the guest from ws: it says hello, sends again what was not
-// answered, and lets fn go on.
+// session serves the guest from ws: it sends hello, resends unanswered requests, and calls fn.
 func (g *guestMemory) session(ws *workspace.Workspace, fn func(conn net.Conn, frames *channel.FrameReader)) {
 	g.t.Helper()
 	host, guest := socketPair(g.t)
@@ -171,8 +170,8 @@ func (g *guestMemory) send(conn net.Conn, r request) {
 	g.write(conn, r.m)
 }
 
-// work lets the processes do things until so many more were answered; of what
-// they still wait for then there is no answer yet.
+// work lets the processes work until that many more answers have arrived; other
+// requests stay unanswered.
 func (g *guestMemory) work(conn net.Conn, frames *channel.FrameReader, answers int) {
 	g.t.Helper()
 	for until := g.done + answers; g.done < until; {
@@ -201,8 +200,8 @@ func (g *guestMemory) finish(_ net.Conn, frames *channel.FrameReader) {
 	}
 }
 
-// begin has a process ask for something that would fail, or leave a trace, if
-// it were done twice or not at all.
+// begin makes a process send a request that would fail, or leave a trace, if it
+// were executed twice or not at all.
 func (g *guestMemory) begin(conn net.Conn, i int) {
 	g.t.Helper()
 	w := &g.workers[i]
@@ -256,7 +255,7 @@ func (g *guestMemory) begin(conn net.Conn, i int) {
 	g.send(conn, r)
 }
 
-// receive takes one answer.
+// receive handles one answer.
 func (g *guestMemory) receive(frames *channel.FrameReader) {
 	g.t.Helper()
 	kind, b, err := frames.Next(nil)
@@ -281,7 +280,7 @@ func (g *guestMemory) receive(frames *channel.FrameReader) {
 	g.learn(&g.workers[r.worker], r, b[outHeaderSize:])
 }
 
-// learn notes what an answer says, and checks it.
+// learn records and checks the content of an answer.
 func (g *guestMemory) learn(w *worker, r request, body []byte) {
 	g.t.Helper()
 	node := func() uint64 { return binary.LittleEndian.Uint64(body) }
@@ -340,8 +339,8 @@ func (g *guestMemory) learn(w *worker, r request, body []byte) {
 	}
 }
 
-// inspect checks that a workspace is what its guest believes. Nothing may be
-// in flight.
+// inspect checks that a workspace has the state that its guest expects. No
+// request may be unanswered.
 func (g *guestMemory) inspect(ws *workspace.Workspace) {
 	g.t.Helper()
 	t := ws.Tree()
@@ -378,7 +377,7 @@ func (g *guestMemory) inspect(ws *workspace.Workspace) {
 	}
 }
 
-// snapshot is a guest's memory and the checkpoint of its workspace, of one instant.
+// snapshot is a guest's memory and the checkpoint of its workspace at the same instant.
 type snapshot struct {
 	memory     *guestMemory
 	checkpoint string
@@ -395,8 +394,7 @@ type life struct {
 	made      int
 }
 
-// lifeOptions leave all to the journal, so that what lies in the directory is
-// what a crash would leave.
+// lifeOptions keep everything in the journal, so that the directory is what a crash would leave.
 func lifeOptions(t testing.TB) workspace.Options {
 	return workspace.Options{Log: testLog(t), FlushInterval: time.Hour, FlushOps: 1 << 30, SegmentSize: 1 << 20}
 }
@@ -406,7 +404,7 @@ func (l *life) fresh() string {
 	return filepath.Join(l.t.TempDir(), fmt.Sprint("ws", l.made))
 }
 
-// fork makes a workspace of a snapshot and lets its guest go on there.
+// fork makes a workspace from a snapshot and continues its guest there.
 func (l *life) fork(m snapshot) (*workspace.Workspace, string, *guestMemory) {
 	l.t.Helper()
 	dir := l.fresh()
@@ -439,7 +437,7 @@ func (l *life) end(ws *workspace.Workspace, dir string, g *guestMemory) {
 	}
 }
 
-// crash goes on with what a crash leaves.
+// crash continues with what a crash leaves.
 func (l *life) crash() {
 	l.t.Helper()
 	dir := l.fresh()
@@ -468,10 +466,10 @@ func (l *life) crash() {
 	l.ws, l.dir = ws, dir
 }
 
-// TestSnapshotsOfAGuest lets a guest work, copies its memory in the middle of
-// things with a checkpoint of the same instant, and has the copy go on in a fork,
-// at once or when its original has long done other things. Both must find
-// that each request was done once.
+// TestSnapshotsOfAGuest runs a guest, copies its memory at a random time with a
+// checkpoint of the same instant, and continues the copy in a fork, at once or
+// after the original has done other work. In both each request must be executed
+// exactly once.
 func TestSnapshotsOfAGuest(t *testing.T) {
 	cycles := 12
 	if os.Getenv("HOLT_SOAK") != "" {
@@ -518,7 +516,7 @@ func TestSnapshotsOfAGuest(t *testing.T) {
 	}
 }
 
-// TestMountUnknownInPlainFork says that a fork without mounts has none.
+// TestMountUnknownInPlainFork: a fork without mounts has none.
 func TestMountUnknownInPlainFork(t *testing.T) {
 	ws := newWorkspace(t)
 	g := newGuestMemory(t, 1, 2)

@@ -18,8 +18,8 @@ import (
 	"holt/internal/workspace"
 )
 
-// labour does in dir what would fail, or leave a trace, if a request were
-// served twice or not at all. Its errors are the test's.
+// labour does operations in dir that would fail, or leave a trace, if a request
+// were executed twice or not at all.
 func labour(t *testing.T, dir string, rounds int) {
 	at := func(name string, i int) string { return filepath.Join(dir, fmt.Sprintf("%s%d", name, i)) }
 	must := func(what string, i int, err error) {
@@ -61,7 +61,7 @@ func labour(t *testing.T, dir string, rounds int) {
 	}
 }
 
-// inspect checks what labour has left, through any mount.
+// inspect checks the result of labour through any mount.
 func inspect(t *testing.T, dir string, rounds int) {
 	t.Helper()
 	var want, log []string
@@ -101,9 +101,8 @@ func inspect(t *testing.T, dir string, rounds int) {
 	}
 }
 
-// takeover has workers labour through k while its host is ended again and
-// again, in the middle of things: host starts one on a connection and returns
-// what ends it.
+// takeover runs workers through k while its host is ended again and again: host
+// starts one on a connection and returns a function that ends it.
 func takeover(t *testing.T, k *kernel, rounds int, host func() (end func())) {
 	const workers = 4
 	seed := rand.Uint64()
@@ -143,7 +142,7 @@ func takeover(t *testing.T, k *kernel, rounds int, host func() (end func())) {
 	}
 }
 
-// guestSession serves k from ws until end is called, in mid-flight.
+// guestSession serves k from ws until end is called, during requests.
 func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel, n *Notifier) (end func()) {
 	host, guest := socketPair(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -165,7 +164,7 @@ func guestSession(t *testing.T, ws *workspace.Workspace, k *kernel, n *Notifier)
 	}
 }
 
-// TestTakeoverBySession ends only the session, as when a daemon dials anew.
+// TestTakeoverBySession ends only the session, as when a daemon reconnects.
 func TestTakeoverBySession(t *testing.T) {
 	ws := newWorkspace(t)
 	k := newKernel(t)
@@ -174,7 +173,7 @@ func TestTakeoverBySession(t *testing.T) {
 	endEpochs(t, ws)
 }
 
-// TestTakeoverAfterKill kills the daemon with SIGKILL, over and over.
+// TestTakeoverAfterKill kills the daemon with SIGKILL, repeatedly.
 func TestTakeoverAfterKill(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "ws")
 	ws, err := workspace.Create(at, workspace.Options{})
@@ -239,7 +238,7 @@ func TestTakeoverAfterKill(t *testing.T) {
 	}
 }
 
-// endEpochs says that the guest is gone; nothing may be kept for it then.
+// endEpochs ends the guest's mounts; afterwards nothing may be kept for it.
 func endEpochs(t *testing.T, ws *workspace.Workspace) {
 	t.Helper()
 	if es := ws.Epochs(); len(es) != 1 || es[0].Kind != workspace.GuestMount {

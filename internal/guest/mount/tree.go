@@ -11,47 +11,46 @@ import (
 	"holt/internal/workspace"
 )
 
-// forever is how long a kernel may believe what it was told, seconds: until
-// it is told otherwise.
+// forever is how long a kernel may cache names and attributes, seconds: until it is notified.
 const forever = 1 << 32
 
-// blockSize is the preferred size of a transfer, st_blksize. C's and Python's
-// buffered files take their buffer from it, and a request costs far more than
+// blockSize is the preferred size of a transfer, st_blksize. Buffered files in
+// C and Python use it, and the cost of a request is much higher than that of
 // its bytes.
 const blockSize = 64 << 10
 
-// tree turns FUSE requests into calls of a [workspace.Tree] and its answers
-// into replies. Node ids are inode numbers and there are no handles, so that
-// any other tree over the same workspace can go on where this one stopped.
+// tree converts FUSE requests to calls of a [workspace.Tree] and the results to
+// replies. Node ids are inode numbers and there are no handles, so that any other
+// tree of the same workspace can continue where this one stopped.
 //
-// It holds no lock and no state of its own, but what was said once.
+// It has no lock and no state, except for log lines that are written once.
 type tree struct {
-	fuse.RawFileSystem // answers ENOSYS to what is not here
+	fuse.RawFileSystem // answers ENOSYS to other requests
 
 	ws       *workspace.Tree
 	epoch    workspace.Epoch
-	identity bool   // requests may come again: their unique counts
+	identity bool   // requests may be repeated: pass their unique to the workspace
 	valid    uint64 // how long the kernel may keep entries and attributes, seconds
 	readOnly bool
-	// longXattr says that SETXATTR has the second word of flags.
+	// longXattr: SETXATTR has a second word of flags.
 	longXattr bool
 	log       *slog.Logger
-	full      sync.Once // said that the notifier takes no more
+	full      sync.Once // logs once that the notifier's queue is full
 
-	// notifier tells the kernel what it may no longer believe.
+	// notifier tells the kernel what to drop from its caches.
 	notifier *Notifier
 
-	// writers holds whom to attribute a request's changes to, by the slot that
-	// was put into the padding of its header; a kernel leaves it zero.
+	// writers has the writer of a request's changes, by the slot in the padding of
+	// its header; a kernel leaves that zero.
 	writers []workspace.Writer
-	// times holds, by the same slot, what the guest's clock was when it made the
-	// request; nil on the host, where the workspace's clock is the kernel's.
+	// times has the guest's time of the request, by the same slot; nil on the host,
+	// where workspace and kernel have the same clock.
 	times []int64
 }
 
 func (t *tree) String() string { return "holt" }
 
-// caller says who makes the request.
+// caller returns the caller of a request.
 func (t *tree) caller(h *fuse.InHeader) workspace.Caller {
 	c := workspace.Caller{Epoch: t.epoch, UID: h.Uid, GID: h.Gid, PID: h.Pid}
 	if t.identity {
@@ -66,16 +65,16 @@ func (t *tree) caller(h *fuse.InHeader) workspace.Caller {
 	return c
 }
 
-// making is caller for a request that makes something. The kernel leaves the
-// umask to us (FUSE_DONT_MASK), because a default ACL stands in its place.
+// making is caller for a request that creates a file. The kernel leaves the
+// umask to the file system (FUSE_DONT_MASK), because a default ACL replaces it.
 func (t *tree) making(h *fuse.InHeader, umask uint32) workspace.Caller {
 	c := t.caller(h)
 	c.Umask = umask
 	return c
 }
 
-// anonymous is caller without an identity, for the second call of a request:
-// the first one's answer is what a repeat gets.
+// anonymous is caller without a request identity, for the second call of a
+// request: a repeat gets the answer of the first.
 func (t *tree) anonymous(h *fuse.InHeader) workspace.Caller {
 	c := t.caller(h)
 	c.Unique = 0
@@ -98,8 +97,8 @@ func (t *tree) status(err error) fuse.Status {
 	return fuse.EIO
 }
 
-// seconds splits nanoseconds since 1970 as the protocol wants them: the
-// nanoseconds are never negative, the seconds may be.
+// seconds splits nanoseconds since 1970 for the protocol: the nanoseconds are
+// never negative, the seconds may be.
 func seconds(ns int64) (sec uint64, nsec uint32) {
 	s, n := ns/1e9, ns%1e9
 	if n < 0 {
@@ -108,8 +107,7 @@ func seconds(ns int64) (sec uint64, nsec uint32) {
 	return uint64(s), uint32(n)
 }
 
-// nanoseconds is the inverse of seconds, at the limits of what the type holds
-// (the years 1678 and 2262).
+// nanoseconds is the inverse of seconds, limited to the range of int64 (the years 1678 to 2262).
 func nanoseconds(sec uint64, nsec uint32) int64 {
 	const least, most = -9223372036, 9223372035
 	return max(least, min(most, int64(sec)))*1e9 + int64(nsec)
@@ -137,7 +135,7 @@ func (t *tree) fillEntry(out *fuse.EntryOut, a *workspace.Attr) {
 	fillAttr(&out.Attr, a)
 }
 
-// entry ends an operation that found or made a file.
+// entry completes an operation that found or created a file.
 func (t *tree) entry(out *fuse.EntryOut, a workspace.Attr, err error) fuse.Status {
 	if err != nil {
 		return t.status(err)
@@ -146,8 +144,7 @@ func (t *tree) entry(out *fuse.EntryOut, a workspace.Attr, err error) fuse.Statu
 	return fuse.OK
 }
 
-// Lookup answers a name that is not there with node 0, which the kernel may
-// remember as absent.
+// Lookup answers a missing name with node 0, which the kernel may cache as absent.
 func (t *tree) Lookup(_ <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	a, err := t.ws.Lookup(t.caller(h), workspace.Ino(h.NodeId), name)
 	if err == syscall.ENOENT && t.valid > 0 {
@@ -174,7 +171,7 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 	return fuse.OK
 }
 
-// statxMask is what Statx fills: STATX_BASIC_STATS and STATX_BTIME.
+// statxMask has the fields that Statx fills: STATX_BASIC_STATS and STATX_BTIME.
 const statxMask = 0x7ff | 0x800
 
 func (t *tree) Statx(_ <-chan struct{}, in *fuse.StatxIn, out *fuse.StatxOut) fuse.Status {
@@ -233,8 +230,8 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	}
 	c := t.caller(&in.InHeader)
 	if in.Valid&^(fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 && c.UID != 0 {
-		// With KILLPRIV_V2 a kernel asks this way for set-id bits to be cleared: for
-		// chown(-1, -1), or before an fallocate.
+		// With KILLPRIV_V2 a kernel requests the clearing of set-id bits in this way,
+		// for chown(-1, -1) or before an fallocate.
 		set.Mask = workspace.SetKillPriv
 	}
 	a, err := t.ws.SetAttr(c, workspace.Ino(in.NodeId), set)
@@ -259,7 +256,7 @@ func (t *tree) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) 
 	return fuse.OK
 }
 
-// Ioctl has none to offer. Python asks each file it opens whether it is a
+// Ioctl supports none. Python asks for each file it opens whether it is a
 // terminal, so the answer is quick.
 func (t *tree) Ioctl(<-chan struct{}, *fuse.IoctlIn, []byte, *fuse.IoctlOut, []byte) fuse.Status {
 	return fuse.Status(syscall.ENOTTY)

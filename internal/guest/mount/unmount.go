@@ -22,16 +22,16 @@ import (
 
 const (
 	syncWait   = 10 * time.Second       // for dirty pages of memory maps
-	letGoWait  = 200 * time.Millisecond // for a kernel that has no reason to keep the mount
-	abortWait  = 5 * time.Second        // for requests in work
-	lookWait   = 2 * time.Second        // for an answer of a mount that may be dead
+	letGoWait  = 200 * time.Millisecond // for a mount that is not busy
+	abortWait  = 5 * time.Second        // for requests in progress
+	lookWait   = 2 * time.Second        // for the answer of a mount that may be dead
 	helperWait = 5 * time.Second        // for fusermount3
 )
 
-// Unmount ends the mount within a few seconds, busy or not: what still uses it
-// gets ENOTCONN. What was written through memory maps is written back first,
-// if that does not take long. It returns Timeout when a request in work does
-// not come to its end; the mount is gone even then.
+// Unmount ends the mount within a few seconds, even if it is busy: its users
+// get ENOTCONN. Dirty pages of memory maps are written back first, if that is
+// quick. It returns Timeout when a request in progress does not end; the mount
+// is gone nevertheless.
 func (m *HostMount) Unmount() error {
 	select {
 	case <-m.done:
@@ -39,20 +39,20 @@ func (m *HostMount) Unmount() error {
 	default:
 	}
 	if err := m.WriteBack(context.Background()); err != nil {
-		m.log.Warn("host mount could not be synced before its end", "dir", m.dir, "err", err)
+		m.log.Warn("cannot sync host mount before unmounting it", "dir", m.dir, "err", err)
 	}
 	err := detach(m.dir)
 	if m.waitDone(letGoWait) {
 		return nil
 	}
-	// Some process, or another mount namespace, keeps it: never wait for that.
+	// A process or another mount namespace uses it: do not wait for that.
 	if abortErr := fusectl.Abort(m.dev); abortErr != nil {
 		err = errors.Join(err, abortErr)
 	}
 	if m.waitDone(abortWait) {
 		return nil
 	}
-	return holt.Errorf(holt.Timeout, "unmount %s: the kernel does not let go: %w", m.dir, errors.Join(err, context.DeadlineExceeded))
+	return holt.Errorf(holt.Timeout, "unmount %s: the kernel does not release the mount: %w", m.dir, errors.Join(err, context.DeadlineExceeded))
 }
 
 func (m *HostMount) waitDone(d time.Duration) bool {
@@ -66,8 +66,8 @@ func (m *HostMount) waitDone(d time.Duration) bool {
 	}
 }
 
-// WriteBack has the kernel write what memory maps hold. Another process asks
-// for it: see Host. It takes no longer than 10 s, and ends with the mount.
+// WriteBack makes the kernel write dirty pages of memory maps. Another process
+// requests it: see Host. It takes at most 10 s, and ends with the mount.
 func (m *HostMount) WriteBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncWait)
 	defer cancel()
@@ -84,12 +84,12 @@ func (m *HostMount) WriteBack(ctx context.Context) error {
 		return err
 	case <-m.done:
 		return nil
-	case <-ctx.Done(): // the process may be stuck until the connection is aborted
+	case <-ctx.Done(): // the process may hang until the connection is aborted
 		return holt.Errorf(holt.Timeout, "sync %s: %w", m.dir, ctx.Err())
 	}
 }
 
-// detach takes what is mounted on dir out of the tree of files, busy or not.
+// detach unmounts dir, even if it is busy.
 func detach(dir string) error {
 	err := unix.Unmount(dir, unix.MNT_DETACH)
 	if err == nil || err == unix.EINVAL { // EINVAL: nothing is mounted there
@@ -107,15 +107,15 @@ func detach(dir string) error {
 	return nil
 }
 
-// Clear unmounts what a killed daemon left on dir: FUSE mounts that answer
-// ENOTCONN. It does nothing when dir holds no dead mount, and waits for none:
-// Unavailable when a mount there does not answer at all.
+// Clear unmounts dead mounts of a killed daemon on dir: FUSE mounts that return
+// ENOTCONN. It does nothing if there is none. It does not wait: it returns
+// Unavailable if a mount there does not respond at all.
 func Clear(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("clear dead mount: %w", err)
 	}
-	for { // one may lie upon another
+	for { // mounts may be stacked
 		mi, ok, err := findMount(dir)
 		if err != nil {
 			return fmt.Errorf("clear dead mount: %w", err)
@@ -125,7 +125,7 @@ func Clear(dir string) error {
 		}
 		looked := make(chan error, 1)
 		go func() {
-			var st unix.Statfs_t // stat(2) may be answered from what the kernel remembers
+			var st unix.Statfs_t // stat(2) may be answered from the kernel's cache
 			looked <- unix.Statfs(dir, &st)
 		}()
 		t := time.NewTimer(lookWait)
@@ -133,8 +133,8 @@ func Clear(dir string) error {
 		case err = <-looked:
 			t.Stop()
 		case <-t.C:
-			return holt.Errorf(holt.Unavailable, "what is mounted on %s does not answer", dir).
-				WithHint("another daemon may serve it; unmount it with umount -l %s", dir)
+			return holt.Errorf(holt.Unavailable, "the file system mounted on %s does not respond", dir).
+				WithHint("check whether another daemon serves it, or unmount it with umount -l %s", dir)
 		}
 		if err != unix.ENOTCONN && err != unix.ECONNABORTED {
 			return nil
@@ -145,7 +145,7 @@ func Clear(dir string) error {
 	}
 }
 
-// End ends a mount of holt's on dir that nobody can serve: what uses it gets ENOTCONN.
+// End ends a mount of holt on dir that cannot be served: its users get ENOTCONN.
 func End(dir string) error {
 	mi, ok, err := findMount(dir)
 	if err != nil || !ok || mi.kind != "fuse.holt" {
@@ -154,13 +154,13 @@ func End(dir string) error {
 	return errors.Join(fusectl.Abort(mi.minor), detach(dir))
 }
 
-// mounted is one line of /proc/self/mountinfo.
+// mounted is a line of /proc/self/mountinfo.
 type mounted struct {
 	minor uint32
 	kind  string // file system type, such as fuse.holt
 }
 
-// findMount returns the uppermost mount on dir. It asks no file system.
+// findMount returns the topmost mount on dir. It does not access the file system.
 func findMount(dir string) (mounted, bool, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -190,7 +190,7 @@ func scanMounts(r io.Reader, dir string) (found mounted, ok bool, err error) {
 	return found, ok, lines.Err()
 }
 
-// unescape turns the octal escapes of mountinfo (\040 for a space) back.
+// unescape decodes the octal escapes of mountinfo (\040 for a space).
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

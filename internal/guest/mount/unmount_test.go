@@ -26,7 +26,7 @@ func bareOn(t *testing.T, dir string) *HostMount {
 	return m
 }
 
-func TestUnmountDoesNotWaitForItsUsers(t *testing.T) {
+func TestUnmountBusy(t *testing.T) {
 	dir := t.TempDir()
 	m := bareOn(t, dir)
 	fd, err := unix.Open(filepath.Join(dir, "held"), unix.O_CREAT|unix.O_RDWR, 0o644)
@@ -34,7 +34,7 @@ func TestUnmountDoesNotWaitForItsUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	// A process in a mount namespace of its own keeps the mount too.
+	// A process in its own mount namespace also keeps the mount busy.
 	cmd := exec.Command("unshare", "-m", "--propagation", "private", "sh", "-c", "echo in; read x")
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
@@ -60,7 +60,7 @@ func TestUnmountDoesNotWaitForItsUsers(t *testing.T) {
 	}
 }
 
-func TestUnmountByAnotherHand(t *testing.T) {
+func TestUnmountByAnotherProgram(t *testing.T) {
 	dir := t.TempDir()
 	m := bareOn(t, dir)
 	if err := unix.Unmount(dir, 0); err != nil {
@@ -102,8 +102,8 @@ func TestUnmountWritesBackMaps(t *testing.T) {
 	}
 }
 
-// mapFile is the helper "map": a process of its own, since a page fault on a
-// mount that a Go process serves itself holds one of its processors.
+// mapFile is the helper "map". It runs in another process, since a page fault
+// on a mount that a Go process serves itself blocks one of its processors.
 func mapFile(name string) error {
 	fd, err := unix.Open(name, unix.O_CREAT|unix.O_RDWR, 0o644)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"holt/internal/workspace"
 )
 
-// served tells whether an attribute is served: of system.* only the POSIX ACLs.
+// served reports whether an attribute is supported: of system.* only the POSIX ACLs are.
 func served(name string) bool {
 	return !strings.HasPrefix(name, "system.") || workspace.IsACL(name)
 }
@@ -40,7 +40,7 @@ func fitNames(dest []byte, names []string) (uint32, fuse.Status) {
 	return fit(dest, strings.Join(names, "\x00")+"\x00")
 }
 
-// fit copies value into dest, or says how long it is when dest is too short.
+// fit copies value into dest, or returns its length if dest is too short.
 func fit(dest []byte, value string) (uint32, fuse.Status) {
 	if len(dest) < len(value) {
 		return uint32(len(value)), fuse.ERANGE

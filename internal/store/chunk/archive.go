@@ -17,19 +17,19 @@ import (
 // Options say how to open an archive.
 type Options struct {
 	Store    Store                    // where packs and manifests lie
-	HotBytes int                      // content kept in memory for reads, bytes; default 32 MiB
+	HotBytes int                      // memory for recently read content, bytes; default 32 MiB
 	Now      func() time.Time         // default time.Now
 	Fail     func(point string) error // called at failpoints, for tests
 	Log      *slog.Logger             // default: discard
-	// Pace is called by long work after each MiB, with no lock held, and
-	// returns when it may go on. Nil: at once.
+	// Pace is called by background work after each MiB, with no lock held. It
+	// returns when the work may continue. Nil: no pause.
 	Pace func(ctx context.Context) error
 
 	packBytes int // a smaller pack, for tests
 }
 
-// Archive keeps the parts of spaces as chunks in packs. One process has it
-// open at a time: its caller sees to that. See the package comment.
+// Archive stores the parts of spaces as chunks in packs. Only one process may
+// have it open; the caller ensures that. See the package comment.
 type Archive struct {
 	opt   Options
 	log   *slog.Logger
@@ -38,27 +38,27 @@ type Archive struct {
 	codec *codec
 	hot   hot
 
-	turn chan struct{} // holds a token while long work goes on
+	turn chan struct{} // semaphore: at most one packing or collection at a time
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	fetches singleflight.Group
-	running sync.WaitGroup // fetches, and who keeps the index
+	running sync.WaitGroup // fetches, and the goroutine that rebuilds the index
 
-	change   sync.Mutex // held by what changes spaces, in the store and then in the index; before mu
-	clearing sync.Mutex // held by what removes objects; before mu
+	change   sync.Mutex // held while a space is changed, in the store and then in the index; before mu
+	clearing sync.Mutex // held while objects are removed; before mu
 
-	mu     sync.Mutex
-	torn   int                 // changes that failed between the store and the index
-	pinned map[ID]int          // chunks that a writer counts on
-	flying map[PackID]struct{} // packs that may be in the store and not yet in the index
-	closed bool
+	mu       sync.Mutex
+	torn     int                 // changes that failed between the store and the index
+	pinned   map[ID]int          // chunks that an open writer refers to
+	inFlight map[PackID]struct{} // packs that may be in the store but not yet in the index
+	closed   bool
 }
 
 const indexFile = "chunks.db"
 
-// Open opens the archive whose index lies in dir and whose objects lie in
-// opt.Store. An index that is missing or damaged is made again from the store.
+// Open opens the archive with its index in dir and its objects in opt.Store. A
+// missing or damaged index is rebuilt from the store.
 func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 	if opt.HotBytes <= 0 {
 		opt.HotBytes = 32 << 20
@@ -81,7 +81,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 		return nil, diskError("open archive", err)
 	}
 	a := &Archive{opt: opt, log: opt.Log, store: opt.Store, index: x, codec: c, hot: hot{most: opt.HotBytes},
-		pinned: map[ID]int{}, flying: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
+		pinned: map[ID]int{}, inFlight: map[PackID]struct{}{}, turn: make(chan struct{}, 1)}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if err := a.begin(context.WithValue(ctx, remaking{}, true)); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -90,14 +90,14 @@ func Open(ctx context.Context, dir string, opt Options) (*Archive, error) {
 	return a, nil
 }
 
-// begin makes the index from the store, unless it is whole.
+// begin rebuilds the index from the store unless it is complete.
 func (a *Archive) begin(ctx context.Context) error {
 	whole := false
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM meta WHERE key = 'whole'", nil, func(*db.Row) error { whole = true; return nil })
 	})
 	if db.IsCorrupt(err) {
-		a.log.Warn("chunk index is damaged and is made again from the packs", "error", err)
+		a.log.Warn("chunk index is damaged: rebuilding it from the packs", "error", err)
 		return a.remakeOnce(ctx)
 	}
 	if err == nil && !whole {
@@ -106,7 +106,7 @@ func (a *Archive) begin(ctx context.Context) error {
 	return err
 }
 
-// Close gives up running reads, waits for them, and closes the index.
+// Close cancels running reads, waits for them, and closes the index.
 func (a *Archive) Close() error {
 	a.mu.Lock()
 	again := a.closed
@@ -131,8 +131,8 @@ func (a *Archive) fail(point string) error {
 	return a.opt.Fail(point)
 }
 
-// pin keeps a chunk from being swept until it is unpinned, and says whether
-// the archive has it.
+// pin protects a chunk from being swept until it is unpinned, and reports
+// whether the archive has it.
 func (a *Archive) pin(ctx context.Context, id ID) (has bool, err error) {
 	a.mu.Lock()
 	a.pinned[id]++
@@ -151,10 +151,10 @@ func (a *Archive) unpin(ids []ID) {
 	}
 }
 
-// putPack stores a pack. It counts as flying until land.
+// putPack stores a pack and adds it to inFlight; land removes it from there.
 func (a *Archive) putPack(ctx context.Context, p *builder) error {
 	a.mu.Lock()
-	a.flying[p.id] = struct{}{}
+	a.inFlight[p.id] = struct{}{}
 	a.mu.Unlock()
 	b := p.finish()
 	if err := a.fail("pack.put"); err != nil {
@@ -166,23 +166,23 @@ func (a *Archive) putPack(ctx context.Context, p *builder) error {
 	return a.fail("pack.stored")
 }
 
-// land says that packs are in the index, or nobody's concern any more.
+// land removes packs from inFlight: they are in the index, or have been given up.
 func (a *Archive) land(packs []packed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range packs {
-		delete(a.flying, p.id)
+		delete(a.inFlight, p.id)
 	}
 }
 
-// packed is a pack that was put in the store.
+// packed describes a pack that has been put in the store.
 type packed struct {
 	id      PackID
 	size    int64
 	entries []entry
 }
 
-// insert adds a pack and those of its chunks that are not elsewhere.
+// insert adds a pack, and those of its chunks that the index does not have.
 func (p *packed) insert(tx *db.Tx) error {
 	if err := tx.Exec("INSERT INTO pack(id, size) VALUES (?, ?)", p.id[:], p.size); err != nil {
 		return err

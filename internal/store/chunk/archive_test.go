@@ -15,7 +15,7 @@ import (
 	"holt"
 )
 
-func TestPartsComeBack(t *testing.T) {
+func TestPartRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	s, err := OpenDir(filepath.Join(dir, "store"))
 	ok(t, err)
@@ -44,8 +44,8 @@ func TestPartsComeBack(t *testing.T) {
 	clean(t, a)
 }
 
-// Twenty owners of the same bytes cost what one does.
-func TestSameBytesAreStoredOnce(t *testing.T) {
+// Twenty spaces with the same bytes need the room of one.
+func TestDeduplication(t *testing.T) {
 	a := openAt(t, t.TempDir(), Options{})
 	content := noise(1, 1_000_000)
 	_, err := put(t, a, "one", "p", content)
@@ -53,7 +53,7 @@ func TestSameBytesAreStoredOnce(t *testing.T) {
 	before, err := a.Usage(lazy)
 	ok(t, err)
 	for i := range 20 {
-		// Other bytes before it: the cuts follow the content.
+		// Other bytes come first: the cuts follow the content.
 		w, err := put(t, a, fmt.Sprint("other", i), "p", append(text(uint64(i), 1000), content...))
 		ok(t, err)
 		if w.Stored > 300_000 {
@@ -70,7 +70,7 @@ func TestSameBytesAreStoredOnce(t *testing.T) {
 	clean(t, a)
 }
 
-func TestCutsFollowContent(t *testing.T) {
+func TestContentDefinedCuts(t *testing.T) {
 	c := newCutter()
 	cuts := func(b []byte) map[ID]int {
 		m := map[ID]int{}
@@ -101,7 +101,7 @@ func TestCutsFollowContent(t *testing.T) {
 	}
 }
 
-func TestGarbageGoes(t *testing.T) {
+func TestCollectRemovesGarbage(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := &Memory{}
 	a := openAt(t, t.TempDir(), Options{Store: s, Now: func() time.Time { return now }, packBytes: 1 << 20})
@@ -181,8 +181,8 @@ func TestNarrow(t *testing.T) {
 	clean(t, a)
 }
 
-// A writer that counts on garbage keeps it from being swept under it.
-func TestWritersPin(t *testing.T) {
+// A writer that refers to garbage pins it until it commits.
+func TestWriterPinsChunks(t *testing.T) {
 	a := openAt(t, t.TempDir(), Options{})
 	content := noise(1, 500_000)
 	_, err := put(t, a, "w", "p", content)
@@ -205,7 +205,7 @@ func TestWritersPin(t *testing.T) {
 	clean(t, a)
 }
 
-func TestTwiceGivenIsRefused(t *testing.T) {
+func TestOverlapIsRefused(t *testing.T) {
 	a := openAt(t, t.TempDir(), Options{})
 	w := a.Create("w", "p")
 	ok(t, w.Append(lazy, 100, []byte("abc")))
@@ -218,9 +218,9 @@ func TestTwiceGivenIsRefused(t *testing.T) {
 	wantCode(t, err, holt.InvalidArgument)
 }
 
-// The store alone is enough: without its index, and with a damaged one, all
-// parts of all spaces come back, and garbage is known as such.
-func TestIndexIsDerived(t *testing.T) {
+// With the index missing or damaged, all parts of all spaces are rebuilt from
+// the store, and garbage is recognised.
+func TestIndexIsRebuiltFromStore(t *testing.T) {
 	dir := t.TempDir()
 	s := &Memory{}
 	a, err := Open(lazy, dir, Options{Store: s, packBytes: 1 << 20})
@@ -261,7 +261,7 @@ func TestIndexIsDerived(t *testing.T) {
 	}
 }
 
-// A pack that is lost costs what was in it and nothing else, and says so.
+// A lost pack loses only its own chunks, and the error names it.
 func TestLostPack(t *testing.T) {
 	dir := t.TempDir()
 	s := &Memory{}
@@ -287,7 +287,7 @@ func TestLostPack(t *testing.T) {
 	ok(t, a.Close())
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	a := openAt(t, t.TempDir(), Options{packBytes: 300_000})
 	var wg sync.WaitGroup
 	for k := range 4 {
@@ -315,9 +315,9 @@ func TestManyAtOnce(t *testing.T) {
 	clean(t, a)
 }
 
-// A commit that died before the index had it leaves a version of the space
-// that the next commit must step over, and that must not come back.
-func TestDeadCommitIsSteppedOver(t *testing.T) {
+// A commit that fails before the index is updated leaves a version of the
+// space. The next commit skips that version, and it does not come back.
+func TestLeftoverVersionIsSkipped(t *testing.T) {
 	dead := false
 	a := openAt(t, t.TempDir(), Options{Fail: func(point string) error {
 		if dead && point == "index.commit" {
@@ -345,8 +345,8 @@ func TestDeadCommitIsSteppedOver(t *testing.T) {
 	}
 }
 
-// A commit that is given up when the store has it is done: it is seen, and can be dropped for good.
-func TestGivenUpTooLate(t *testing.T) {
+// A commit that is cancelled after the store has it takes effect: it is visible and can be dropped.
+func TestCancelAfterStoreHasVersion(t *testing.T) {
 	ctx, giveUp := context.WithCancel(lazy)
 	a := openAt(t, t.TempDir(), Options{Fail: func(point string) error {
 		if point == "index.commit" {
@@ -368,7 +368,7 @@ func TestGivenUpTooLate(t *testing.T) {
 	}
 }
 
-// What refers goes before what is referred to.
+// A referring object is removed before its target.
 func TestOrderOfRemoval(t *testing.T) {
 	s := &Fault{Under: &Memory{}}
 	a := openAt(t, t.TempDir(), Options{Store: s})
@@ -389,8 +389,8 @@ func TestOrderOfRemoval(t *testing.T) {
 	}
 }
 
-// Chunks that a caller cuts are found again where they lie, and a part says what it has.
-func TestPartsCutByCallers(t *testing.T) {
+// Chunks from AppendChunk are read back at their offsets, and Ranges returns them.
+func TestAppendChunk(t *testing.T) {
 	a := openAt(t, t.TempDir(), Options{})
 	const size = 64 << 10
 	b := noise(1, 4*size)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// files are sizes and contents as a source tree has them: mostly small.
+// files returns contents with the size distribution of a source tree: mostly small.
 func files(n int) [][]byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([][]byte, n)
@@ -57,7 +57,7 @@ func BenchmarkPackFiles(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "files/s")
 }
 
-// BenchmarkPackAgain packs what the archive has already.
+// BenchmarkPackAgain packs content that the archive already has.
 func BenchmarkPackAgain(b *testing.B) {
 	tree := files(5000)
 	a := benchArchive(b)
@@ -126,7 +126,7 @@ func BenchmarkCut(b *testing.B) {
 }
 
 // BenchmarkTree packs the sources of Go, then a copy in which every twentieth
-// file has some bytes more in its midst: ratio is what is stored of both.
+// file has some bytes inserted; ratio is the stored size of both.
 func BenchmarkTree(b *testing.B) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	ok(b, err)

@@ -23,23 +23,23 @@ import (
 	"holt"
 )
 
-// CacheOptions say how to open a cache. Far is needed.
+// CacheOptions configure a cache. Far is required.
 type CacheOptions struct {
-	Far       Store         // where the objects really are
-	Bytes     int64         // most bytes kept on the local disk; default 10 GiB, below 0: none
-	BlockSize int           // what is fetched and evicted at once, bytes; default 1 MiB
+	Far       Store         // the store that is cached
+	Bytes     int64         // maximum size on the local disk; default 10 GiB, below 0: nothing is cached
+	BlockSize int           // unit of fetching and eviction, bytes; default 1 MiB
 	Timeout   time.Duration // of one request to Far; default 30 s
 	Log       *slog.Logger  // default: discard
 }
 
-// Cache is a [Store] that keeps blocks of the objects of another one, far
-// away, in a local directory of bounded size: those that were used last. It
-// holds nothing that Far does not, so the directory may be lost. What is put
-// goes to Far first and is kept as well.
+// Cache is a [Store] that caches blocks of the objects of a remote store in a
+// local directory of bounded size, with LRU eviction. It holds nothing that Far
+// does not hold, so the directory may be lost. Put writes to Far first and then
+// to the cache.
 //
 // A block is a file <object in hex>.<number>: the bytes, then their CRC-32C
-// with the name as its salt. It is made by rename and not synced: after power
-// loss a block may be torn, which the checksum says, and it is fetched again.
+// salted with the name. It is renamed into place and not synced: after a power
+// loss a block may be torn; the checksum detects that and the block is fetched again.
 type Cache struct {
 	opt CacheOptions
 	log *slog.Logger
@@ -50,7 +50,7 @@ type Cache struct {
 	running sync.WaitGroup
 	fetches singleflight.Group // by block
 
-	temp atomic.Uint64 // numbers half-made files
+	temp atomic.Uint64 // numbers temporary files
 
 	hits, misses atomic.Int64
 
@@ -62,8 +62,8 @@ type Cache struct {
 	closed bool
 }
 
-// ErrFarFull is in an error of a [Cache] whose far store has no room: no room on
-// the local disk would help.
+// ErrFarFull is wrapped by errors of a [Cache] whose remote store is full. Room
+// on the local disk does not help.
 var ErrFarFull = errors.New("the far store is full")
 
 type blockKey struct {
@@ -78,8 +78,8 @@ type block struct {
 
 const blockTail = 4
 
-// OpenCache opens the cache in dir, which it makes if it is not there, with
-// what an earlier process left in it.
+// OpenCache opens the cache in dir, with the blocks that an earlier process
+// left there. It creates dir if needed.
 func OpenCache(dir string, opt CacheOptions) (*Cache, error) {
 	if opt.Bytes == 0 {
 		opt.Bytes = 10 << 30
@@ -102,7 +102,7 @@ func OpenCache(dir string, opt CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Close gives up running requests and waits for them.
+// Close cancels running requests and waits for them.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -112,8 +112,7 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// scan takes in the blocks of an earlier process, by the time they were made
-// or last read.
+// scan adds the blocks of an earlier process, ordered by when they were written or last read.
 func (c *Cache) scan() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -134,7 +133,7 @@ func (c *Cache) scan() error {
 		}
 		key, ok := parseBlock(e.Name())
 		if !ok || fi.Size() > int64(c.opt.BlockSize)+blockTail {
-			_ = os.Remove(filepath.Join(c.dir, e.Name())) // half made, or of another block size
+			_ = os.Remove(filepath.Join(c.dir, e.Name())) // incomplete, or of another block size
 			continue
 		}
 		all = append(all, aged{block{key, fi.Size()}, fi.ModTime()})
@@ -165,7 +164,7 @@ func parseBlock(file string) (k blockKey, ok bool) {
 	return k, err == nil && k.file() == file
 }
 
-// keep notes a block, whose room is reserved, as the one used last.
+// keep adds a block, whose room is reserved, as the most recently used.
 func (c *Cache) keep(b block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,9 +174,9 @@ func (c *Cache) keep(b block) {
 	c.m[b.blockKey] = c.order.PushFront(&b)
 }
 
-// reserve evicts blocks until size more bytes fit, and counts them as used;
-// false if they cannot fit now. Reserving before writing is what keeps the
-// bound at all times.
+// reserve evicts blocks until size more bytes fit, and counts them as used. It
+// returns false if they cannot fit now. Room is reserved before writing so that
+// the limit always holds.
 func (c *Cache) reserve(size int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +190,7 @@ func (c *Cache) reserve(size int64) bool {
 	return true
 }
 
-// drop forgets a block, under mu.
+// drop removes a block from the index of the cache. mu is held.
 func (c *Cache) drop(e *list.Element, remove bool) {
 	b := c.order.Remove(e).(*block)
 	delete(c.m, b.blockKey)
@@ -201,7 +200,7 @@ func (c *Cache) drop(e *list.Element, remove bool) {
 	}
 }
 
-// Discard forgets what is kept of a range of an object: it was wrong.
+// Discard drops a range of an object that turned out to be wrong.
 func (c *Cache) Discard(name string, off int64, n int) {
 	size := int64(c.opt.BlockSize)
 	c.mu.Lock()
@@ -213,8 +212,8 @@ func (c *Cache) Discard(name string, off int64, n int) {
 	}
 }
 
-// far calls the far store and gives it up after some time without an answer,
-// or after the last call of the function it passes to fn, which says that one goes on.
+// far calls the remote store. It cancels the call when it makes no progress
+// within the timeout; fn calls alive to report progress.
 func (c *Cache) far(ctx context.Context, doing, name string, fn func(ctx context.Context, alive func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -224,13 +223,13 @@ func (c *Cache) far(ctx context.Context, doing, name string, fn func(ctx context
 	switch code := holt.CodeOf(err); {
 	case err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "%s %s: the far store did not answer within %s: %w", doing, name, holt.ShortDuration(c.opt.Timeout), err).
-			WithHint("see whether the object store can be reached")
+			WithHint("check that the disk or server that holds the archive is reachable")
 	case code == holt.OutOfSpace:
 		return holt.Errorf(holt.OutOfSpace, "%s %s: %w: %w", doing, name, ErrFarFull, err).
-			WithHint("free some space where the archive lies: packing goes on by itself")
+			WithHint("free some space on the disk that holds the archive; packing then continues by itself")
 	case code == holt.Internal || code == holt.Unavailable:
-		return holt.Errorf(holt.Unavailable, "%s %s: the far store is not to be had: %w", doing, name, err).
-			WithHint("see whether the object store can be reached")
+		return holt.Errorf(holt.Unavailable, "%s %s: the far store cannot be reached: %w", doing, name, err).
+			WithHint("check that the disk or server that holds the archive is reachable")
 	}
 	return err
 }
@@ -256,7 +255,7 @@ func (c *Cache) Stat(ctx context.Context, name string) (size int64, err error) {
 
 // List implements [Store].
 func (c *Cache) List(ctx context.Context, prefix string, fn func(Object) error) error {
-	var own error // of fn: not the store's
+	var own error // an error of fn, not of the store
 	err := c.far(ctx, "list", prefix, func(ctx context.Context, alive func()) error {
 		return c.opt.Far.List(ctx, prefix, func(o Object) error {
 			own = fn(o)
@@ -317,8 +316,9 @@ func (c *Cache) Get(ctx context.Context, name string, p []byte, off int64) error
 	return nil
 }
 
-// block returns the bytes of a block, kept or fetched; fewer than a block at
-// the end of the object only. Callers that miss the same one share one fetch.
+// block returns the bytes of a block from the cache or from the remote store.
+// Only the last block of an object is shorter. Concurrent misses of one block
+// share a fetch.
 func (c *Cache) block(ctx context.Context, k blockKey) ([]byte, error) {
 	if b := c.kept(k); b != nil {
 		c.hits.Add(1)
@@ -350,7 +350,7 @@ func (c *Cache) block(ctx context.Context, k blockKey) ([]byte, error) {
 	}
 }
 
-// fetch gets one block from the far store.
+// fetch gets one block from the remote store.
 func (c *Cache) fetch(k blockKey) (b []byte, err error) {
 	size := int64(c.opt.BlockSize)
 	err = c.far(c.ctx, "get", k.object, func(ctx context.Context, _ func()) error {
@@ -361,7 +361,7 @@ func (c *Cache) fetch(k blockKey) (b []byte, err error) {
 			if try > 0 || holt.CodeOf(err) != holt.Corrupt {
 				return err
 			}
-			// The object ends in this block, most likely.
+			// The object most likely ends in this block.
 			whole, err := c.opt.Far.Stat(ctx, k.object)
 			if err != nil {
 				return err
@@ -396,7 +396,7 @@ func (c *Cache) kept(k blockKey) []byte {
 	if err != nil && errors.Is(err, fs.ErrNotExist) {
 		err = nil // evicted meanwhile
 	} else {
-		c.log.Warn("cached block is damaged and is fetched again", "object", k.object, "block", k.number, "error", err)
+		c.log.Warn("cached block is damaged: fetching it again", "object", k.object, "block", k.number, "error", err)
 	}
 	c.Discard(k.object, k.number*int64(c.opt.BlockSize), 1)
 	return nil
@@ -405,7 +405,7 @@ func (c *Cache) kept(k blockKey) []byte {
 // sum is the checksum of a block's bytes.
 func (k blockKey) sum(b []byte) uint32 { return checksum([]byte(k.file())) ^ checksum(b) }
 
-// store keeps a block. A cache that cannot write is no reason to fail.
+// store writes a block to the cache. A failure is logged and not returned: the cache is optional.
 func (c *Cache) store(k blockKey, b []byte) {
 	size := int64(len(b)) + blockTail
 	if !c.reserve(size) {
@@ -427,10 +427,10 @@ func (c *Cache) store(k blockKey, b []byte) {
 	c.keep(block{k, size})
 }
 
-// Looked returns how often a block was looked for and was there, and how often it was not, since the cache was opened.
+// Looked returns the numbers of cache hits and misses since the cache was opened.
 func (c *Cache) Looked() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
 
-// Used returns how many bytes the cache holds on the local disk.
+// Used returns the size of the cache on the local disk, in bytes.
 func (c *Cache) Used() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,8 +41,7 @@ func openCache(t testing.TB, dir string, opt CacheOptions) *Cache {
 	return c
 }
 
-// With a second directory as the far store the local disk stays bounded while
-// everything can be read, before and after a restart.
+// The cache respects its limit while everything is read through it, before and after a restart.
 func TestLocalDiskStaysBounded(t *testing.T) {
 	dir, local := t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	far, err := OpenDir(filepath.Join(dir, "far"))
@@ -88,8 +87,8 @@ func TestLocalDiskStaysBounded(t *testing.T) {
 	}
 }
 
-// What was used last stays, also across a restart.
-func TestCacheKeepsWhatIsUsed(t *testing.T) {
+// The most recently used blocks stay, also across a restart.
+func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
 	far := &Fault{Under: &Memory{}}
 	dir := t.TempDir()
 	gets := map[string]int{}
@@ -120,9 +119,9 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// Readers that miss one chunk at once fetch it once, and one that goes away
-// does not spoil it for the others.
-func TestOneFetch(t *testing.T) {
+// Concurrent readers of one chunk share a fetch, and the cancellation of one
+// does not fail the others.
+func TestConcurrentMissesShareFetch(t *testing.T) {
 	far := &Fault{Under: &Memory{}}
 	a := openAt(t, t.TempDir(), Options{Store: far})
 	content := noise(1, 20_000)
@@ -158,7 +157,7 @@ func TestOneFetch(t *testing.T) {
 	}
 }
 
-func TestFarStoreIsDown(t *testing.T) {
+func TestFarStoreIsUnreachable(t *testing.T) {
 	far := &Fault{Under: &Memory{}}
 	cache := openCache(t, t.TempDir(), CacheOptions{Far: far})
 	a := openAt(t, t.TempDir(), Options{Store: cache, HotBytes: 1})
@@ -208,8 +207,8 @@ func TestFarStoreIsDown(t *testing.T) {
 	clean(t, a)
 }
 
-// Wrong bytes are an error and a log line that names them, never data, whether
-// the far store has them or the local disk.
+// Damaged bytes, in the far store or on the local disk, cause an error and a
+// log line and are never returned.
 func TestWrongBytes(t *testing.T) {
 	var log bytes.Buffer
 	far := &Fault{Under: &Memory{}}
@@ -245,14 +244,14 @@ func TestWrongBytes(t *testing.T) {
 		if s := log.String(); !strings.Contains(s, "chunk cannot be read") || !strings.Contains(s, strings.Split(pack, "/")[2]) {
 			t.Fatalf("log: %q", s)
 		}
-		// Wrong bytes that were fetched and kept do not outlive the fault.
+		// Damaged bytes are not cached after the fault is gone.
 		far.SetHook(nil)
 		holds(t, a, "w", "p", content)
 	}
 }
 
-// Every bit of a pack counts: none can be changed without an error.
-func TestNoWrongByteIsReturned(t *testing.T) {
+// A change of any bit of a pack is detected.
+func TestEveryChangedBitIsDetected(t *testing.T) {
 	s := &Memory{}
 	a := openAt(t, t.TempDir(), Options{Store: s, HotBytes: 1})
 	content := text(1, 300_000)
@@ -276,8 +275,8 @@ func TestNoWrongByteIsReturned(t *testing.T) {
 	}
 }
 
-// Below 0 nothing is kept on the local disk, and what an earlier process kept goes.
-func TestCacheThatKeepsNothing(t *testing.T) {
+// With a limit below 0 nothing is cached, and blocks of an earlier process are removed.
+func TestCacheWithoutRoom(t *testing.T) {
 	far, dir := &Memory{}, t.TempDir()
 	c := openCache(t, dir, CacheOptions{Far: far})
 	ok(t, c.Put(lazy, "a", noise(1, 3_000_000)))

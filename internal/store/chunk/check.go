@@ -9,13 +9,13 @@ import (
 	"holt/internal/store/db"
 )
 
-// Usage says what an archive holds. Sizes are bytes.
+// Usage is how much an archive holds. Sizes are bytes.
 type Usage struct {
 	Spaces, Parts, Chunks, Packs int64
 
 	Referred int64 // by all parts together
-	Content  int64 // of the chunks that some part needs
-	Live     int64 // what those take in packs
+	Content  int64 // of the chunks that parts refer to
+	Live     int64 // of those chunks as stored in packs
 	Stored   int64 // of all packs
 }
 
@@ -36,13 +36,13 @@ func (a *Archive) Usage(ctx context.Context) (u Usage, err error) {
 	return u, err
 }
 
-// SpaceUsage says what one space holds. Sizes are bytes.
+// SpaceUsage is how much one space holds. Sizes are bytes.
 type SpaceUsage struct {
 	Bytes  int64 // of content, of all parts together
-	Stored int64 // of the chunks that the parts need, wherever else they are needed
+	Stored int64 // of the chunks of the parts, including chunks shared with other spaces
 }
 
-// SpaceUsage counts what a space holds; nothing if there is none.
+// SpaceUsage returns the usage of a space, zero if it does not exist.
 func (a *Archive) SpaceUsage(ctx context.Context, space string) (u SpaceUsage, err error) {
 	const pieces = " FROM space JOIN part ON part.space = space.n JOIN piece ON piece.manifest = part.manifest WHERE space.name = ?1"
 	err = a.index.Read(ctx, func(tx *db.Tx) error {
@@ -66,17 +66,17 @@ func (a *Archive) Spaces(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Report is what a check found. It is clean when Problems is empty.
+// Report is the result of a check. The archive is intact if Problems is empty.
 type Report struct {
-	Chunks   int64 // that were read and verified
+	Chunks   int64 // read and verified
 	Bytes    int64 // of their content
 	Problems []string
 }
 
-// Check compares the index with the store and reports what disagrees; with
-// content it reads every chunk that a part needs and verifies it. space limits
-// it to the chunks of one space, "" to none. It goes on beside changes. The
-// error is for what kept it from looking.
+// Check compares the index with the store and reports differences. With content
+// it also reads and verifies every chunk in use. A space other than "" limits
+// the check to the chunks of that space. Changes may run at the same time. The
+// error says why the check could not complete.
 func (a *Archive) Check(ctx context.Context, space string, content bool) (r Report, err error) {
 	c := checking{a: a, space: space}
 	err = a.index.Read(ctx, c.look)
@@ -94,23 +94,23 @@ func (a *Archive) Check(ctx context.Context, space string, content bool) (r Repo
 	return c.Report, nil
 }
 
-// checking is one check as it goes on.
+// checking is the state of one check.
 type checking struct {
 	Report
 	a       *Archive
 	space   string
-	objects []Object // that the store must have; size -1: any
+	objects []Object // that must be in the store; size -1: any size
 }
 
 func (c *checking) problem(format string, args ...any) {
 	c.Problems = append(c.Problems, "archive: "+fmt.Sprintf(format, args...))
 }
 
-// needed says whether a part of space ?1, "" for any, needs a chunk.
+// needed is the SQL condition that a part of space ?1 (any space if "") refers to a chunk.
 const needed = "EXISTS (SELECT 1 FROM piece JOIN part ON part.manifest = piece.manifest JOIN space ON space.n = part.space" +
 	" WHERE piece.chunk = chunk.n AND ?1 IN ('', space.name))"
 
-// look checks the index in itself, and notes what must be in the store.
+// look checks that the index is consistent, and collects the objects that must be in the store.
 func (c *checking) look(tx *db.Tx) error {
 	for _, q := range []struct{ sql, what string }{
 		{"SELECT COUNT(*) FROM piece LEFT JOIN chunk ON chunk.n = piece.chunk WHERE chunk.n IS NULL OR delta + len > length", "pieces lie outside of their chunks"},
@@ -144,7 +144,7 @@ func (c *checking) look(tx *db.Tx) error {
 	})
 }
 
-// pack verifies the chunks of a pack that are needed.
+// pack verifies the chunks in use of a pack.
 func (c *checking) pack(ctx context.Context, id PackID) error {
 	var places []place
 	err := c.a.index.Read(ctx, func(tx *db.Tx) error {
@@ -162,8 +162,8 @@ func (c *checking) pack(ctx context.Context, id PackID) error {
 	return err
 }
 
-// object checks that the store has an object, unless a change has replaced it
-// meanwhile: what the index needs is removed from there first.
+// object checks that the store has an object. A missing object is no problem if
+// a change has removed it from the index since.
 func (c *checking) object(ctx context.Context, o Object) error {
 	size, err := c.a.store.Stat(ctx, o.Name)
 	if code := holt.CodeOf(err); code != "" && code != holt.NotFound {
@@ -183,14 +183,14 @@ func (c *checking) object(ctx context.Context, o Object) error {
 		return lost
 	}
 	if err != nil {
-		c.problem("%s is gone", o.Name)
+		c.problem("%s is missing from the store", o.Name)
 	} else {
-		c.problem("%s should be %d bytes long and is %d", o.Name, o.Size, size)
+		c.problem("%s has %d bytes in the index and %d in the store", o.Name, o.Size, size)
 	}
 	return nil
 }
 
-// chunk verifies one chunk, wherever it is by now.
+// chunk verifies one chunk at its current place.
 func (c *checking) chunk(ctx context.Context, p place) error {
 	b, err := c.a.load(ctx, p)
 	if holt.CodeOf(err) == holt.NotFound {

@@ -10,7 +10,7 @@ import (
 	"holt"
 )
 
-// ID names a chunk by its content: its BLAKE3-256.
+// ID is the name of a chunk: the BLAKE3-256 of its content.
 type ID [32]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
@@ -18,14 +18,14 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // Sum returns the ID of a chunk.
 func Sum(p []byte) ID { return blake3.Sum256(p) }
 
-// codec compresses and decompresses chunks. It may be shared.
+// codec compresses and decompresses chunks. It is safe for concurrent use.
 type codec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }
 
 func newCodec() (*codec, error) {
-	// The ID says whether the bytes are right, so zstd need not: no CRC of its own.
+	// The ID verifies the content, so zstd writes no CRC.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
 		zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(MaxChunk), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -39,8 +39,7 @@ func newCodec() (*codec, error) {
 	return &codec{enc, dec}, nil
 }
 
-// pack appends the stored form of p to dst: zstd, or p itself if that is not
-// at least a sixteenth smaller.
+// pack appends the stored form of p to dst: zstd, or p itself if zstd saves less than a sixteenth.
 func (c *codec) pack(dst, p []byte) []byte {
 	at := len(dst)
 	dst = c.enc.EncodeAll(p, dst)
@@ -50,9 +49,8 @@ func (c *codec) pack(dst, p []byte) []byte {
 	return dst
 }
 
-// unpack returns the n bytes of content that stored bytes hold, after
-// verifying that they are what id names. It never makes more than n bytes,
-// whatever it is given.
+// unpack returns the n bytes of content in stored and verifies them against id.
+// It never allocates more than n bytes.
 func (c *codec) unpack(stored []byte, n int, id ID) ([]byte, error) {
 	p := stored
 	if len(stored) != n {
@@ -62,7 +60,7 @@ func (c *codec) unpack(stored []byte, n int, id ID) ([]byte, error) {
 		}
 	}
 	if len(p) != n || Sum(p) != id {
-		return nil, holt.Errorf(holt.Corrupt, "the bytes of chunk %s are not what was stored", id)
+		return nil, holt.Errorf(holt.Corrupt, "chunk %s is damaged: its content does not match its hash", id)
 	}
 	return p, nil
 }

@@ -8,18 +8,18 @@ import (
 	"holt/internal/store/db"
 )
 
-// Collected says what a collection did.
+// Collected is the result of a collection.
 type Collected struct {
 	Packs    int   // removed
-	Repacked int   // of them, those whose live chunks were moved first
+	Repacked int   // of those: packs whose live chunks were moved first
 	Freed    int64 // bytes by which the store shrinks
 }
 
-// Collect removes what no part of any space has needed since horizon: packs
-// without such chunks, and those that are mostly garbage after moving what is
-// live. It never removes what is reachable, wherever it is interrupted, and
-// takes in first what crashes left in the store. Changes of spaces go on
-// meanwhile: it holds their lock for snapshots only.
+// Collect removes packs that no part has needed since horizon, and packs that
+// are mostly garbage after it moves their live chunks. It first adopts what
+// crashes left in the store. It can be interrupted at any point without
+// removing a reachable chunk. Changes of spaces continue meanwhile: it holds
+// their lock only briefly.
 func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, err error) {
 	defer func() {
 		if err != nil {
@@ -32,7 +32,7 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 	}
 	defer end()
 	torn := a.tornSoFar()
-	// What refers to chunks of packs that go must itself be gone first.
+	// Objects that refer to chunks of a pack are removed before the pack.
 	if err := a.clear(ctx); err != nil {
 		return c, err
 	}
@@ -49,7 +49,7 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 	if err != nil {
 		return c, err
 	}
-	b := broom{a: a, horizon: horizon, torn: torn}
+	b := sweeper{a: a, horizon: horizon, torn: torn}
 	for _, p := range packs {
 		if p.live > 0 {
 			continue
@@ -68,12 +68,12 @@ func (a *Archive) Collect(ctx context.Context, horizon time.Time) (c Collected, 
 	return c, a.clear(ctx)
 }
 
-// markAtOnce is how many chunks one transaction of mark looks at: other changes
-// of the index wait for it.
+// markAtOnce is the number of chunks in one transaction of mark. Other changes
+// of the index wait for that transaction.
 const markAtOnce = 5000
 
-// mark notes since when chunks are garbage: the first collection that finds
-// them so.
+// mark records for each chunk since when it is garbage: since the first
+// collection that found it unused.
 func (a *Archive) mark(ctx context.Context) error {
 	if err := a.fail("gc.mark"); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (a *Archive) mark(ctx context.Context) error {
 	return err
 }
 
-// surveyed is a pack and how much of it is live.
+// surveyed is a pack and its number of live bytes.
 type surveyed struct {
 	number     int64
 	id         PackID
@@ -116,18 +116,18 @@ func (a *Archive) survey(ctx context.Context, horizon time.Time) (packs []survey
 	return packs, err
 }
 
-// broom is one collection's way to remove packs.
-type broom struct {
+// sweeper removes packs for one collection.
+type sweeper struct {
 	a       *Archive
 	horizon time.Time
 	torn    int // [Archive.torn] before the store was reconciled
 }
 
-// sweep takes packs out of the index, after moving to pack into what is in
-// it. Nothing happens if a chunk that would be lost is needed by now, or if a
-// writer counts on one; nor if a change was torn since the store was
-// reconciled, since what it left in the store may refer to any.
-func (s *broom) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
+// sweep removes packs from the index, after moving their live chunks to the
+// pack into. It does nothing and returns false if a chunk that would be lost is
+// needed now or pinned by a writer, or if a change was torn since the store was
+// reconciled: objects of that change may refer to any chunk.
+func (s *sweeper) sweep(ctx context.Context, packs []surveyed, into packed) (gone bool, err error) {
 	a := s.a
 	if err := a.fail("gc.sweep"); err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func (s *broom) sweep(ctx context.Context, packs []surveyed, into packed) (gone 
 	for _, e := range into.entries {
 		moved[e.id] = struct{}{}
 	}
-	a.mu.Lock() // from looking at what is pinned to the commit: nobody pins in between
+	a.mu.Lock() // held until the commit, so that no chunk is pinned in between
 	defer a.mu.Unlock()
 	gone = a.torn == s.torn
 	if !gone {
@@ -176,7 +176,7 @@ func (s *broom) sweep(ctx context.Context, packs []surveyed, into packed) (gone 
 	return gone && err == nil, err
 }
 
-// replace makes a pack the place of chunks that were elsewhere.
+// replace makes a pack the new place of its chunks.
 func (p *packed) replace(tx *db.Tx) error {
 	if len(p.entries) == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"holt"
 )
 
-// halfGarbage makes an archive with packs of which most is garbage, and a
-// little live, and returns its store and content that is garbage in them.
+// halfGarbage makes an archive with packs that are mostly garbage. It returns
+// its store and content that is garbage in them.
 func halfGarbage(t *testing.T) (*Archive, *Fault, []byte) {
 	t.Helper()
 	s := &Fault{Under: &Memory{}}
@@ -25,9 +25,9 @@ func halfGarbage(t *testing.T) (*Archive, *Fault, []byte) {
 	return a, s, dead
 }
 
-// Changes of spaces go on while a collection waits for the store, whatever it
-// asks for; what they need by then is not removed.
-func TestCollectHoldsNobodyUp(t *testing.T) {
+// Changes of spaces continue while a collection waits for any request to the
+// store, and the chunks that they need are not removed.
+func TestCollectDoesNotBlockChanges(t *testing.T) {
 	for _, at := range []string{"list pack/", "list space/", "list manifest/", "get pack/", "put pack/", "delete pack/"} {
 		t.Run(strings.ReplaceAll(at, "/", ""), func(t *testing.T) {
 			a, s, dead := halfGarbage(t)
@@ -75,8 +75,8 @@ func TestCollectHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A change that failed after the store had it may have happened: a collection
-// that had looked at the store before takes nothing that it refers to.
+// A change that fails after the store has it may have taken effect: a
+// collection that listed the store before removes nothing that it refers to.
 func TestCollectAfterTornChange(t *testing.T) {
 	broken := errors.New("planned")
 	torn := false
@@ -115,9 +115,9 @@ func TestCollectAfterTornChange(t *testing.T) {
 	ok(t, a.Close())
 }
 
-// One damaged object costs what it is about and nothing else: the index is made
-// again without it, and nothing is collected while it cannot be read.
-func TestRebuildPastDamage(t *testing.T) {
+// A damaged object loses only its own content: the index is rebuilt without it,
+// and nothing is collected while it is unreadable.
+func TestRebuildWithDamagedObject(t *testing.T) {
 	for _, prefix := range []string{manifestPrefix, spacePrefix + "hurt/"} {
 		s := &Memory{}
 		a := openAt(t, t.TempDir(), Options{Store: s})

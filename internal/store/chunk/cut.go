@@ -2,18 +2,18 @@ package chunk
 
 import "math/bits"
 
-// Sizes of chunks, bytes of content. A run of bytes that ends early ends its
-// last chunk, so small files are chunks of their own.
+// Sizes of chunks, bytes of content. The last chunk of a run may be smaller, so
+// a small file is one chunk.
 const (
 	minChunk  = 32 << 10
 	meanChunk = 128 << 10
 	MaxChunk  = 512 << 10
 )
 
-// cutter finds where a run of bytes is cut by what it holds, so that the same
-// bytes give the same chunks wherever they begin: FastCDC (Xia et al., USENIX
-// ATC 2016) with a gear hash and normalised chunking. What it says may change
-// between versions: only deduplication with older chunks is lost by that.
+// cutter cuts a run of bytes by its content, so that equal bytes give equal
+// chunks at any offset: FastCDC (Xia et al., USENIX ATC 2016) with a gear hash
+// and normalised chunking. The cut points may change between versions: that
+// only loses deduplication with older chunks.
 type cutter struct {
 	gear          [256]uint64
 	strict, loose uint64
@@ -21,15 +21,15 @@ type cutter struct {
 
 func newCutter() *cutter {
 	c := &cutter{}
-	var x uint64 = 0x686f6c74 // any seed does; it must stay the same
+	var x uint64 = 0x686f6c74 // an arbitrary seed that must not change
 	for i := range c.gear {
 		x += 0x9e3779b97f4a7c15 // SplitMix64
 		z := (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		z = (z ^ z>>27) * 0x94d049bb133111eb
 		c.gear[i] = z ^ z>>31
 	}
-	// Two bits more before the mean than it takes to meet it, two fewer after.
-	// High bits: they have seen the last 64 bytes.
+	// Two bits more than the mean needs before the mean, two fewer after it. The
+	// high bits depend on the last 64 bytes.
 	n := bits.Len(meanChunk-minChunk) - 1
 	c.strict, c.loose = ^uint64(0)<<(64-n-2), ^uint64(0)<<(64-n+2)
 	return c

@@ -14,17 +14,17 @@ import (
 	"holt"
 )
 
-// Dir is a [Store] in a local directory: an object is a file, its name the
-// path. A file comes into being by link(2) of one that is whole and synced, so
-// that a half-made one is never seen under its name, and two that put the same
-// name do not harm each other.
+// Dir is a [Store] in a local directory: an object is a file, its name is the
+// path. A file is written and synced under a temporary name and then linked
+// with link(2), so that an incomplete file is never visible and concurrent puts
+// of one name are safe.
 type Dir struct{ root string }
 
-// tempDir is where objects are made. No object's name begins with a dot.
+// tempDir holds files that are being written. No object's name begins with a dot.
 const tempDir = ".tmp"
 
-// OpenDir makes the directory if it is not there and removes what a crash left
-// half made. One process has it open at a time: its caller sees to that.
+// OpenDir creates the directory if needed and removes temporary files of a
+// crashed process. Only one process may have it open; the caller ensures that.
 func OpenDir(root string) (*Dir, error) {
 	if err := os.RemoveAll(filepath.Join(root, tempDir)); err != nil {
 		return nil, diskError("open store", err)
@@ -64,7 +64,7 @@ func (d *Dir) Put(ctx context.Context, name string, b []byte) error {
 	return diskError("put "+name, err)
 }
 
-// write makes a synced file of b and returns its path.
+// write writes b to a synced temporary file and returns its path.
 func (d *Dir) write(b []byte) (string, error) {
 	f, err := os.CreateTemp(filepath.Join(d.root, tempDir), "")
 	if err != nil {
@@ -81,7 +81,7 @@ func (d *Dir) write(b []byte) (string, error) {
 	return f.Name(), nil
 }
 
-// makeDirs makes dir and what is missing above it, durably.
+// makeDirs creates dir and its missing parents, durably.
 func (d *Dir) makeDirs(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -138,8 +138,8 @@ func (d *Dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 	return d.list(ctx, "", prefix, fn)
 }
 
-// list walks one directory in the order of the names of objects, which is not
-// that of the names of files: "a/b" comes after "a-b".
+// list walks one directory in the order of object names, which differs from
+// that of file names: "a/b" comes after "a-b".
 func (d *Dir) list(ctx context.Context, dir, prefix string, fn func(Object) error) error {
 	entries, err := os.ReadDir(d.path(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +205,7 @@ func syncDir(dir string) error {
 	return f.Sync()
 }
 
-// objectError is diskError for a call that asks for an object.
+// objectError is diskError for calls that expect an existing object.
 func objectError(verb, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) {
 		return errNoObject(name)
@@ -213,7 +213,7 @@ func objectError(verb, name string, err error) error {
 	return diskError(verb+" "+name, err)
 }
 
-// diskError gives an error of the local disk its code.
+// diskError adds the error code for an error of the local disk.
 func diskError(doing string, err error) error {
 	switch {
 	case err == nil:

@@ -1,18 +1,18 @@
-// Package chunk is the archive below workspaces and snapshots: immutable bytes, cut by
-// content into chunks, each stored once and compressed, in packs that any
-// object store can hold.
+// Package chunk stores immutable bytes for workspaces and snapshots: cut by content
+// into chunks, each stored once and compressed, in packs that any object store
+// can hold.
 //
-// It knows no files and no journals. Its callers keep parts: a part is a named
-// sparse string of bytes (what is left of a journal segment, a copy of an
-// index, a stretch of a machine's memory), a space all parts of one owner (a workspace, a
-// snapshot), replaced as a whole or part by part and never changed otherwise. A caller that
-// knows better than the content says itself where a chunk ends ([Writer.AppendChunk]).
+// It does not know files or journals. Callers store parts. A part is a named
+// sparse string of bytes, such as a journal segment, a copy of an index, or a
+// range of a machine's memory. A space is all parts of one owner, such as a
+// workspace or a snapshot. Parts are replaced as a whole, never modified. A
+// caller may set the boundaries of chunks itself ([Writer.AppendChunk]).
 //
 // # Objects
 //
-// All that the archive is lies in a [Store] as immutable objects, so that the
-// store alone is enough to have everything back. Integers are little-endian,
-// uvarints as in encoding/binary, checksums CRC-32C.
+// The archive is a set of immutable objects in a [Store]. The store alone is
+// enough to restore everything. Integers are little-endian, uvarints as in
+// encoding/binary, checksums CRC-32C.
 //
 //	pack/<2 digits>/<id>      id: 128 random bits, in hexadecimal
 //	  0  magic "HOLTPAK1"        8  id
@@ -31,47 +31,47 @@
 //
 // # Index
 //
-// chunks.db (SQLite) says the same as tables: where each chunk lies and which
-// parts need it. It is derived: it is made again from the store by [Open], and in
-// the background when it is found damaged later. It is out of service then: reads
-// wait for it, all else is Unavailable.
+// chunks.db (SQLite) is an index of the store: where each chunk lies and which
+// parts need it. [Open] rebuilds it from the store if it is missing or damaged;
+// damage found later is repaired in the background. Until then reads wait and
+// other calls return Unavailable.
 //
 // # Order of writing
 //
-// Packs, then the manifest, then the next version of the space, then one
-// synced commit of the index: at every snapshot the newest version of a space in
-// the store is whole, with all it needs. Removal goes the other way: the index
-// forgets and notes the object in table doomed, in one synced commit; then
-// objects go, versions of spaces first, manifests next, packs last. What a
-// crash left between two steps is found by [Archive.Collect], which takes it
-// into the index or removes it before it looks for garbage. Under the lock of
-// changes whatever is in the store and not in the index is such a leftover. A
-// change that fails between the two (torn) may have happened: a collection that
-// has looked at the store before removes nothing more.
+// A change stores packs, then the manifest, then the next version of the space,
+// and then commits the index, synced. So at all times the newest version of a
+// space in the store is complete. Removal is in reverse order: one synced commit
+// deletes rows of the index and records the objects in table doomed; then the
+// objects are removed: versions of spaces first, then manifests, then packs.
+// [Archive.Collect] finds leftovers of a crash between two steps and adopts or
+// removes them before it looks for garbage. Under the lock of changes, an object
+// in the store that is not in the index is such a leftover. A change that fails
+// between store and index is torn: it may have taken effect. A collection that
+// listed the store before a torn change removes nothing more.
 //
-// Garbage is a chunk that no piece of any part needs. It goes with its pack
-// when the whole pack has been garbage since the horizon, or is moved from
-// when most of it has. A writer pins what it counts on (content that is there
-// already) until it commits.
+// Garbage is a chunk that no piece of any part refers to. A pack is removed when
+// all of it has been garbage since the horizon. A pack that is mostly garbage is
+// removed after its live chunks are moved. A writer pins the existing chunks that
+// it refers to until it commits.
 //
 // # Reading
 //
-// Every chunk is verified when read: first its stored checksum, then its
-// BLAKE3. Wrong bytes are an error with code corrupt and a log line that names
-// chunk and pack, never returned. If the store is a [Cache], what it kept is
-// discarded and the far store asked once more.
+// Every chunk is verified when read: the stored checksum, then the BLAKE3. Wrong
+// bytes are never returned: the error is Corrupt, and a log line names chunk and
+// pack. If the store is a [Cache], the cached block is discarded and fetched
+// again first.
 //
 // # Lock order
 //
-// The turn (one long work at a time), then Archive.change, held by what changes
-// one space during its few requests to the store, or Archive.clearing, held by
-// what removes objects; then Archive.mu, held for snapshots and during the index
-// commit of a sweep; then index.mu, held for reading while the index is used.
-// Reads take no other. A collection moves, lists and looks
-// without Archive.change and holds it to settle one leftover at a time.
+// The turn (one background job at a time), then Archive.change, held while one
+// space is changed, or Archive.clearing, held while objects are removed; then
+// Archive.mu, held briefly and during the index commit of a sweep; then index.mu,
+// held for reading while the index is used. Reads take only index.mu. A
+// collection moves and lists without Archive.change and takes it to settle one
+// leftover at a time.
 //
 // # Size
 //
-// Archive has more methods than the house's 25: spaces, commits, sweeps and checks
-// stand on one index and the locks above, which a type for each would share whole.
+// Archive has more than 25 methods because spaces, commits, sweeps and checks
+// share one index and the locks above.
 package chunk

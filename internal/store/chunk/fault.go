@@ -8,8 +8,7 @@ import (
 	"holt"
 )
 
-// Fault is a [Store] for tests: it makes calls of the store under it slow,
-// failing or wrong.
+// Fault is a [Store] for tests: it makes calls of the underlying store slow, failing or wrong.
 type Fault struct {
 	Under Store
 
@@ -17,25 +16,25 @@ type Fault struct {
 	hook func(call, name string) Failure
 }
 
-// Failure says what is wrong with one call. The zero value: nothing.
+// Failure is what happens to one call. The zero value: the call succeeds.
 type Failure struct {
 	Err   error         // the call fails
-	Late  bool          // with Err: only after it was done
-	Wait  time.Duration // before it begins, unless its context ends first
-	Hang  bool          // it waits for its context to end
-	Wrong bool          // Get returns bytes that are not those stored
-	Short bool          // Get finds that the object ends too early
+	Late  bool          // with Err: the call takes effect first
+	Wait  time.Duration // delay before the call; ends early with the context
+	Hang  bool          // the call blocks until its context ends
+	Wrong bool          // Get returns wrong bytes
+	Short bool          // Get fails because the object is too short
 }
 
-// SetHook makes fn decide about each call from now on; nil: nothing fails.
-// Calls are put, get, stat, list and delete.
+// SetHook makes fn decide the failure of each call; nil: calls succeed. Calls
+// are put, get, stat, list and delete.
 func (f *Fault) SetHook(fn func(call, name string) Failure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = fn
 }
 
-// do runs a call as the hook says.
+// do runs a call with the failure that the hook returns.
 func (f *Fault) do(ctx context.Context, call, name string, fn func() error) (Failure, error) {
 	f.mu.Lock()
 	hook := f.hook

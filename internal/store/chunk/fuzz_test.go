@@ -10,7 +10,7 @@ import (
 	"holt"
 )
 
-// FuzzPack feeds stored packs of any bytes to what reads them.
+// FuzzPack decodes packs of arbitrary bytes.
 func FuzzPack(f *testing.F) {
 	c, err := newCodec()
 	if err != nil {
@@ -49,8 +49,8 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// FuzzUnpack: whatever stored bytes say, no more is made of them than their
-// length allows, and nothing but what the id names.
+// FuzzUnpack: any stored bytes decode to at most the given length, and only to
+// content that matches the id.
 func FuzzUnpack(f *testing.F) {
 	c, err := newCodec()
 	if err != nil {
@@ -129,7 +129,7 @@ func FuzzSpace(f *testing.F) {
 	})
 }
 
-// sealFuzz gives b a right checksum, so that what it guards is reached.
+// sealFuzz gives b a valid checksum, so that the fuzzer reaches the decoder behind it.
 func sealFuzz(b []byte) {
 	if n := len(b) - 4; n >= 0 {
 		sum := checksum(b[:n])

@@ -9,8 +9,7 @@ import (
 	"holt"
 )
 
-// filling is a far store that has no room once it holds some packs, or for
-// objects of a prefix.
+// filling makes a store full once it holds some packs, or for objects of a prefix.
 func filling(s *Fault, most int, prefix string) {
 	packs := 0
 	s.SetHook(func(call, name string) Failure {
@@ -28,9 +27,9 @@ func filling(s *Fault, most int, prefix string) {
 	})
 }
 
-// A far store that fills up has its room back when the work is given up, and
-// the error says that it is the far one.
-func TestFullStoreGetsItsRoomBack(t *testing.T) {
+// When the far store fills up, Abort removes the packs that were written, and
+// the error is ErrFarFull.
+func TestAbortFreesFullStore(t *testing.T) {
 	for _, prefix := range []string{"", manifestPrefix} {
 		under := &Memory{}
 		far := &Fault{Under: under}
@@ -56,9 +55,10 @@ func TestFullStoreGetsItsRoomBack(t *testing.T) {
 	}
 }
 
-// A store that refuses to delete keeps the packs until a collection, which
-// does not take them in; one that has a version of the space keeps what it needs.
-func TestGiveBackLater(t *testing.T) {
+// If the store refuses to delete, the packs stay until a collection, which
+// removes and does not adopt them. If the store has a version of the space, the
+// packs that it needs stay.
+func TestCollectFinishesAbort(t *testing.T) {
 	s := &Fault{Under: &Memory{}}
 	broken := errors.New("planned")
 	s.SetHook(func(call, name string) Failure {

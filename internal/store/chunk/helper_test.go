@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// lazy is a context for calls that the test itself bounds.
+// lazy is a context without a deadline.
 var lazy = context.Background()
 
 func ok(t testing.TB, err error) {
@@ -31,7 +31,7 @@ func wantCode(t testing.TB, err error, want holt.Code) {
 	}
 }
 
-// noise is n bytes that do not compress, text bytes that do.
+// noise returns n incompressible bytes, text n compressible ones.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
@@ -64,7 +64,7 @@ func openAt(t testing.TB, dir string, opt Options) *Archive {
 	return a
 }
 
-// put makes a part of whole contents, each a run of its own behind a gap.
+// put writes a part of several contents, each a run after a gap.
 func put(t testing.TB, a *Archive, space, part string, contents ...[]byte) (Written, error) {
 	t.Helper()
 	w := a.Create(space, part)
@@ -82,7 +82,7 @@ func put(t testing.TB, a *Archive, space, part string, contents ...[]byte) (Writ
 	return w.Commit(lazy)
 }
 
-// holds checks that a part holds what put made of contents.
+// holds checks that a part has the contents that put wrote.
 func holds(t testing.TB, a *Archive, space, part string, contents ...[]byte) {
 	t.Helper()
 	off := int64(0)

@@ -14,27 +14,27 @@ import (
 	"holt/internal/store/db"
 )
 
-// index is the chunk index. One that is found damaged is out of service until
-// [Archive.remake] has made it again.
+// index is the chunk index. A damaged index is out of service until
+// [Archive.remake] has rebuilt it.
 type index struct {
 	path    string
-	damaged chan error // gets what was found, once each time
+	damaged chan error // receives the error, once per outage
 
 	mu      sync.RWMutex // held for reading while the database is used
 	db      *db.DB
 	lookups lookups
 
-	state sync.Mutex // held for snapshots, after mu
+	state sync.Mutex // held briefly, after mu
 	out   error      // why it is out of service; nil: it is in service
 	back  chan struct{}
 }
 
-// openIndex opens the index at path. One that cannot be used goes.
+// openIndex opens the index at path. It removes an index that cannot be used.
 func openIndex(path string, log *slog.Logger) (*index, error) {
 	x := &index{path: path, damaged: make(chan error, 1)}
 	err := x.open()
 	if db.IsCorrupt(err) || errors.Is(err, db.ErrSchema) {
-		log.Warn("chunk index cannot be used and is made again from the packs", "error", err)
+		log.Warn("chunk index cannot be used: rebuilding it from the packs", "error", err)
 		err = x.renew()
 	}
 	return x, err
@@ -48,12 +48,12 @@ func (x *index) open() error {
 	return err
 }
 
-// renew puts an empty index in the place of this one, once nobody uses it.
+// renew replaces the index with an empty one, once no call uses it.
 func (x *index) renew() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.db != nil {
-		_ = x.close() // what it has to say about the damage is known
+		_ = x.close() // the damage is known already
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(x.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (x *index) close() error {
 	return errors.Join(x.lookups.close(), d.Close())
 }
 
-// Close closes the index, which nobody uses any more.
+// Close closes the index. No call may use it any more.
 func (x *index) Close() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -79,8 +79,8 @@ func (x *index) Close() error {
 	return x.close()
 }
 
-// Read, Write and WriteSync are those of [db.DB]. Unavailable while the index
-// is out of service.
+// Read, Write and WriteSync are those of [db.DB]. They return Unavailable while
+// the index is out of service.
 func (x *index) Read(ctx context.Context, fn func(*db.Tx) error) error {
 	return x.use(ctx, func() error { return x.db.Read(ctx, fn) })
 }
@@ -98,11 +98,11 @@ func (x *index) query(ctx context.Context, sql string, bind, fn func(*db.Stmt)) 
 	return x.use(ctx, func() error { return x.lookups.query(ctx, sql, bind, fn) })
 }
 
-// remaking marks the context of those who make the index again.
+// remaking marks the contexts of calls that rebuild the index.
 type remaking struct{}
 
-// errOut is in the error of what needs the index while it is out of service.
-var errOut = errors.New("the chunk index is damaged and is being made again from the packs")
+// errOut is wrapped by errors of calls that need the index while it is rebuilt.
+var errOut = errors.New("the chunk index is damaged and is being rebuilt from the packs")
 
 func (x *index) use(ctx context.Context, fn func() error) error {
 	x.mu.RLock()
@@ -122,7 +122,7 @@ func (x *index) use(ctx context.Context, fn func() error) error {
 	return outError(err)
 }
 
-// found takes the index out of service.
+// found takes the index out of service because of err.
 func (x *index) found(err error) {
 	x.state.Lock()
 	defer x.state.Unlock()
@@ -133,18 +133,18 @@ func (x *index) found(err error) {
 }
 
 func outError(why error) error {
-	return holt.Errorf(holt.Unavailable, "%w: %w", errOut, why).WithHint("try again in a snapshot; the daemon's log says when it is done, or what it waits for")
+	return holt.Errorf(holt.Unavailable, "%w: %w", errOut, why).WithHint("try again shortly; the daemon's log reports the progress")
 }
 
-// service returns what is closed when the index is back, and why it is out of
-// service.
+// service returns a channel that is closed when the index is back in service,
+// and why it is out of service.
 func (x *index) service() (back <-chan struct{}, out error) {
 	x.state.Lock()
 	defer x.state.Unlock()
 	return x.back, x.out
 }
 
-// restore puts the index into service again.
+// restore puts the index back into service.
 func (x *index) restore() {
 	x.state.Lock()
 	defer x.state.Unlock()
@@ -152,10 +152,10 @@ func (x *index) restore() {
 	close(x.back)
 }
 
-// patience is how long a read waits for an index that is being made again.
+// patience is how long a read waits for an index that is being rebuilt.
 const patience = 30 * time.Second
 
-// await tells whether it is worth doing again what failed with err.
+// await waits for the index if err says that it is out of service, and reports whether to retry.
 func (x *index) await(ctx context.Context, err error) bool {
 	if !errors.Is(err, errOut) {
 		return false
@@ -175,38 +175,38 @@ func (x *index) await(ctx context.Context, err error) bool {
 	return false
 }
 
-// keep makes the index again whenever it is found damaged, until Close.
+// keep rebuilds the index each time it is found damaged, until Close.
 func (a *Archive) keep() {
 	for {
 		select {
 		case <-a.ctx.Done():
 			return
 		case found := <-a.index.damaged:
-			a.log.Error("chunk index is damaged: the archive is out of service until it is made again from the packs", "error", found)
+			a.log.Error("chunk index is damaged: the archive is out of service until the index is rebuilt from the packs", "error", found)
 			a.remake()
 		}
 	}
 }
 
 const (
-	remakeAgain   = time.Second // after the first attempt that failed, then twice as long each time
+	remakeAgain   = time.Second // after the first failed attempt; doubles with each
 	remakeSlowest = time.Minute
 )
 
-// remake makes a damaged index again, however often the store fails meanwhile.
+// remake rebuilds a damaged index and retries until it succeeds.
 func (a *Archive) remake() {
 	ctx := context.WithValue(a.ctx, remaking{}, true)
 	for wait := remakeAgain; ; wait = min(2*wait, remakeSlowest) {
 		err := a.remakeOnce(ctx)
 		if err == nil {
 			a.index.restore()
-			a.log.Info("chunk index is made again")
+			a.log.Info("chunk index is rebuilt")
 			return
 		}
 		if a.ctx.Err() != nil {
 			return
 		}
-		a.log.Error("chunk index cannot be made again now", "again_in", wait, "error", err)
+		a.log.Error("cannot rebuild chunk index; trying again later", "again_in", wait, "error", err)
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -217,9 +217,9 @@ func (a *Archive) remake() {
 	}
 }
 
-// remakeOnce begins with an empty index. Whoever changes something has ended by
-// then: what the old index let somebody remove is not taken into the new one, and
-// the version of a space that a change left in the store is.
+// remakeOnce starts with an empty index. No change is running by then: objects
+// that the old index allowed to remove are not taken into the new index, and a
+// version of a space that a change left in the store is.
 func (a *Archive) remakeOnce(ctx context.Context) error {
 	end, err := a.Turn(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (a *Archive) remakeOnce(ctx context.Context) error {
 	}
 	defer end()
 	if err := a.emptyIndex(); err != nil {
-		return fmt.Errorf("begin chunk index anew: %w", err)
+		return fmt.Errorf("create empty chunk index: %w", err)
 	}
 	return a.rebuild(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// scribble writes noise over the index. Another process does: closing the file
+// scribble overwrites the index with noise in another process: closing the file
 // in this one would drop SQLite's locks.
 func scribble(t *testing.T, dir string) {
 	t.Helper()
@@ -27,8 +27,8 @@ func scribble(t *testing.T, dir string) {
 	}
 }
 
-// An index that is damaged while the archive is used is made again: reads wait
-// for it, everything else is told so, and nothing that was committed is lost.
+// An index that is damaged in use is rebuilt: reads wait for it, other calls
+// return Unavailable, and no commit is lost.
 func TestIndexDamagedInUse(t *testing.T) {
 	s := &Fault{Under: &Memory{}}
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestIndexDamagedInUse(t *testing.T) {
 	clean(t, a)
 }
 
-// A store that cannot be asked delays the new index and does not prevent it;
+// An unreachable store delays the rebuild of the index but does not prevent it.
 // Close does not wait for it.
 func TestIndexDamagedWithoutStore(t *testing.T) {
 	s := &Fault{Under: &Memory{}}

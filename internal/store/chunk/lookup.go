@@ -8,8 +8,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// lookups runs the few queries that are run for every chunk, on connections
-// that keep their statements: preparing one anew costs ten times what it does.
+// lookups runs the queries that are needed for every chunk, on connections with
+// prepared statements: preparing costs ten times as much as running.
 type lookups struct {
 	index *db.DB
 	idle  chan *lookup
@@ -72,7 +72,7 @@ func (c *lookup) query(sql string, bind, fn func(*db.Stmt)) error {
 	}
 }
 
-// close closes the connections that are idle: all, once no query runs.
+// close closes the idle connections; when no query runs, that is all of them.
 func (l *lookups) close() (err error) {
 	for {
 		select {

@@ -7,12 +7,12 @@ import (
 	"holt/internal/store/db"
 )
 
-// unread is manifest.lost of one that is damaged or not in the store.
+// unread is the value of manifest.lost for a manifest that is damaged or missing.
 const unread = -1
 
-// findLost looks again for what was missing when a manifest was taken into the
-// index: an operator may have put objects back. Corrupt while one cannot be
-// read at all: nobody knows then which chunks its part needs.
+// findLost looks again for objects that were missing when a manifest was added
+// to the index: an operator may have restored them. It returns Corrupt while a
+// manifest is unreadable, because the chunks of its part are then unknown.
 func (a *Archive) findLost(ctx context.Context) error {
 	var ids []ManifestID
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
@@ -30,8 +30,8 @@ func (a *Archive) findLost(ctx context.Context) error {
 		switch holt.CodeOf(err) {
 		case "":
 		case holt.Corrupt, holt.NotFound:
-			missing = holt.Errorf(holt.Corrupt, "nothing is collected while a manifest cannot be read: %w", err).
-				WithHint("holt archive check says what needs it, and what to do")
+			missing = holt.Errorf(holt.Corrupt, "garbage is not collected while a manifest is unreadable: %w", err).
+				WithHint("run holt archive check to see which part needs it and how to repair it")
 			continue
 		default:
 			return err
@@ -43,8 +43,7 @@ func (a *Archive) findLost(ctx context.Context) error {
 	return missing
 }
 
-// again replaces what the index has of a manifest, unless a change has removed
-// it meanwhile.
+// again replaces the index's entry of a manifest, unless a change has removed it since.
 func (m *manifest) again(tx *db.Tx) error {
 	there := false
 	err := tx.Query("SELECT 1 FROM manifest WHERE id = ?", []any{m.id[:]}, func(*db.Row) error { there = true; return nil })
@@ -60,7 +59,7 @@ func (m *manifest) again(tx *db.Tx) error {
 	return m.insert(tx)
 }
 
-// leaveOut removes the pieces whose chunks are not there, and counts those chunks.
+// leaveOut removes pieces whose chunks are missing, and counts those chunks.
 func (m *manifest) leaveOut(tx *db.Tx) error {
 	number := make([]int, len(m.ids))
 	var ids []ID
@@ -86,7 +85,7 @@ func (m *manifest) leaveOut(tx *db.Tx) error {
 	return nil
 }
 
-// isLost tells whether something of a part is missing.
+// isLost reports whether chunks of a part are missing.
 func (a *Archive) isLost(ctx context.Context, space, part string) (lost bool, err error) {
 	err = a.index.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT 1 FROM space JOIN part ON part.space = space.n JOIN manifest ON manifest.n = part.manifest"+
@@ -95,16 +94,16 @@ func (a *Archive) isLost(ctx context.Context, space, part string) (lost bool, er
 	return lost, err
 }
 
-// lookLost reports the parts of which something is missing, and what to do.
+// lookLost reports parts with missing chunks, and how to repair them.
 func (c *checking) lookLost(tx *db.Tx) error {
 	return tx.Query("SELECT manifest.id, lost, part.name, space.name FROM manifest JOIN part ON part.manifest = manifest.n JOIN space ON space.n = part.space"+
 		" WHERE lost <> 0 AND ?1 IN ('', space.name) ORDER BY space.name, part.name", []any{c.space}, func(r *db.Row) error {
 		object, part, space := ManifestID(r.Bytes(0)).object(), r.Text(2), r.Text(3)
 		if n := r.Int64(1); n != unread {
-			c.problem("%d chunks of part %s of %s are in no pack; put the packs back, and holt archive collect finds them, or delete what that is of", n, part, space)
+			c.problem("%d chunks of part %s of %s are in no pack: restore the packs from a copy of the store and run holt archive collect, or delete the owner of %[3]s", n, part, space)
 			return nil
 		}
-		c.problem("%s cannot be read, which part %s of %s needs; nothing is collected until it is put back from a copy of the store, or what that is of deleted",
+		c.problem("%s is unreadable, and part %s of %s needs it: restore it from a copy of the store or delete the owner of %[3]s; garbage is not collected until then",
 			object, part, space)
 		return nil
 	})

@@ -8,8 +8,8 @@ import (
 	"holt"
 )
 
-// hurtArchive makes an archive of a store from which one object of the part
-// hurt/part is taken, and returns how to put it back.
+// hurtArchive makes an archive of a store that lacks one object of the part
+// hurt/part; heal restores it.
 func hurtArchive(t *testing.T, prefix string) (a *Archive, s *Memory, heal func()) {
 	t.Helper()
 	s = &Memory{}
@@ -35,11 +35,11 @@ func problems(t *testing.T, a *Archive) string {
 	return strings.Join(report.Problems, "\n")
 }
 
-// A manifest that could not be read when the index was made again takes no
-// pack with it: once it is back, so is its part.
-func TestManifestComesBack(t *testing.T) {
+// A manifest that is unreadable during a rebuild costs no pack: once it is
+// restored, its part is too.
+func TestRestoredManifestIsFound(t *testing.T) {
 	a, _, heal := hurtArchive(t, manifestPrefix)
-	if said := problems(t, a); !strings.Contains(said, "which part part of hurt needs; nothing is collected until it is put back") {
+	if said := problems(t, a); !strings.Contains(said, "and part part of hurt needs it: restore it") {
 		t.Fatalf("check says %q", said)
 	}
 	ok(t, a.Narrow(lazy, "hurt", "part", []Range{{0, 10}})) // keeps the manifest
@@ -57,8 +57,8 @@ func TestManifestComesBack(t *testing.T) {
 	clean(t, a)
 }
 
-// Who does without the part can have the garbage collected again.
-func TestLostManifestIsGivenUp(t *testing.T) {
+// Garbage is collected again after the space with the lost manifest is dropped.
+func TestDropSpaceWithLostManifest(t *testing.T) {
 	a, s, _ := hurtArchive(t, manifestPrefix)
 	before := len(objects(t, s, packPrefix))
 	ok(t, a.Drop(lazy, "hurt"))
@@ -71,8 +71,8 @@ func TestLostManifestIsGivenUp(t *testing.T) {
 	clean(t, a)
 }
 
-// A pack that is put back fills the parts again that the index had without it.
-func TestPackComesBack(t *testing.T) {
+// A restored pack completes the parts whose chunks were missing.
+func TestRestoredPackIsFound(t *testing.T) {
 	a, _, heal := hurtArchive(t, packPrefix)
 	if said := problems(t, a); !strings.Contains(said, "of part part of hurt are in no pack") {
 		t.Fatalf("check says %q", said)

@@ -13,7 +13,7 @@ import (
 	"holt"
 )
 
-// ManifestID names a manifest for ever: 128 random bits.
+// ManifestID identifies a manifest: 128 random bits.
 type ManifestID [16]byte
 
 func (id ManifestID) String() string { return hex.EncodeToString(id[:]) }
@@ -40,7 +40,7 @@ func parseManifest(object string) (id ManifestID, ok bool) {
 	return id, id.object() == object
 }
 
-// piece says which bytes of a chunk are bytes off..off+n of a part.
+// piece maps a range of a chunk to bytes off..off+n of a part.
 type piece struct {
 	off   int64
 	n     int
@@ -48,21 +48,21 @@ type piece struct {
 	delta int // where in the chunk
 }
 
-// manifest is a sparse string of bytes: pieces by offset, disjoint.
+// manifest describes a sparse part: pieces by offset, disjoint.
 type manifest struct {
 	id     ManifestID
 	ids    []ID
 	pieces []piece
-	lost   int // in the index only: how many of its chunks are in no pack, or unread
+	lost   int // in the index only: the number of its missing chunks, or unread
 }
 
 func newManifest() *manifest {
 	m := &manifest{}
-	rand.Read(m.id[:]) // never fails, see crypto/rand
+	rand.Read(m.id[:]) // never fails
 	return m
 }
 
-// settle sorts the pieces and joins neighbours.
+// settle sorts the pieces and joins adjacent ones.
 func (m *manifest) settle() error {
 	slices.SortFunc(m.pieces, func(a, b piece) int { return cmp.Compare(a.off, b.off) })
 	out := m.pieces[:0]
@@ -100,7 +100,7 @@ func (m *manifest) encode() ([]byte, error) {
 		end = p.off + int64(p.n)
 	}
 	if len(b) > maxManifest {
-		return nil, holt.Errorf(holt.TooMany, "a part of %d pieces is too finely divided to be kept", len(m.pieces))
+		return nil, holt.Errorf(holt.TooMany, "the part has %d pieces: too many for one manifest", len(m.pieces))
 	}
 	return binary.LittleEndian.AppendUint32(b, checksum(b)), nil
 }
@@ -128,7 +128,7 @@ func decodeManifest(b []byte) (*manifest, error) {
 	return m, d.end("manifest")
 }
 
-// space is everything that one owner keeps: its parts by name.
+// space is the parts of one owner by name.
 type space struct {
 	name  string
 	seq   uint64 // grows with every change
@@ -137,7 +137,7 @@ type space struct {
 
 func (s *space) object() string { return fmt.Sprintf("%s%s/%016x", spacePrefix, s.name, s.seq) }
 
-// parseSpace returns which version of which space an object is.
+// parseSpace returns the name and version of a space from an object's name.
 func parseSpace(object string) (name string, seq uint64, ok bool) {
 	name, hexa, _ := strings.Cut(strings.TrimPrefix(object, spacePrefix), "/")
 	seq, err := strconv.ParseUint(hexa, 16, 63)
@@ -179,8 +179,8 @@ func decodeSpace(b []byte) (*space, error) {
 	return s, d.end("space")
 }
 
-// decoder reads what is inside a magic and a checksum. What is missing or out
-// of range makes everything after it zero and empty.
+// decoder reads the body between a magic and a checksum. After a missing or
+// invalid value all further values are zero.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -205,7 +205,7 @@ func (d *decoder) bytes(n int) []byte {
 	return p
 }
 
-// uint returns a number of at most most.
+// uint returns a number not above most.
 func (d *decoder) uint(most int) int {
 	v, n := binary.Uvarint(d.b)
 	if d.bad || n <= 0 || v > uint64(most) {
@@ -216,7 +216,7 @@ func (d *decoder) uint(most int) int {
 	return int(v)
 }
 
-// count returns how many things of at least size bytes follow.
+// count returns a number of items of at least size bytes each, bounded by what is left.
 func (d *decoder) count(size int) int {
 	return d.uint(len(d.b) / size)
 }

@@ -11,7 +11,7 @@ import (
 	"holt"
 )
 
-// Memory is a [Store] that ends with the process. The zero value is empty.
+// Memory is a [Store] in memory. The zero value is empty.
 type Memory struct {
 	mu sync.Mutex
 	m  map[string][]byte
@@ -52,7 +52,7 @@ func (s *Memory) Stat(ctx context.Context, name string) (int64, error) {
 	return int64(len(b)), err
 }
 
-// object returns an object's bytes, which never change.
+// object returns an object's bytes, which are immutable.
 func (s *Memory) object(ctx context.Context, name string) ([]byte, error) {
 	if err := ready(ctx, name); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *Memory) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// ready checks what every call of a store checks first.
+// ready does the checks common to all calls of a store.
 func ready(ctx context.Context, name string) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -104,10 +104,10 @@ func ready(ctx context.Context, name string) error {
 	return CheckName(name)
 }
 
-// ended returns why a context ended.
+// ended returns an error if ctx has ended.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return holt.Errorf(holt.Timeout, "given up: %w", err)
+		return holt.Errorf(holt.Timeout, "cancelled: %w", err)
 	}
 	return nil
 }

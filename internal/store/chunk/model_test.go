@@ -19,8 +19,8 @@ var modelSeed = flag.Uint64("seed", 0, "of TestModel; 0: of the clock")
 
 var errDead = errors.New("the process is dead")
 
-// modelRun does random changes to an archive beside a plain map, with
-// crashes, power loss, a lost index and a failing store in between.
+// modelRun applies random changes to an archive and a plain map, with crashes,
+// power losses, a lost index and a failing store in between.
 type modelRun struct {
 	*testing.T
 	rng   *rand.Rand
@@ -204,8 +204,7 @@ func (r *modelRun) step() {
 	clean(r.T, r.a)
 }
 
-// recover goes on with what the crash left: the index as it was, or as it was
-// last synced, or none.
+// recover continues after a crash with the current index, with the last synced one, or with none.
 func (r *modelRun) recover() {
 	_ = r.a.Close()
 	how := []string{"kill", "power", "index lost"}[r.rng.IntN(3)]

@@ -10,14 +10,14 @@ import (
 	"holt"
 )
 
-// PackID names a pack for ever: 128 random bits. It is no hash, so that a pack
-// that is being deleted is never the same as one that is being made.
+// PackID identifies a pack: 128 random bits. It is not a hash, so a new pack
+// never has the name of one that is being deleted.
 type PackID [16]byte
 
 func (id PackID) String() string { return hex.EncodeToString(id[:]) }
 
 func newPackID() (id PackID) {
-	rand.Read(id[:]) // never fails, see crypto/rand
+	rand.Read(id[:]) // never fails
 	return id
 }
 
@@ -25,7 +25,7 @@ const packPrefix = "pack/"
 
 func (id PackID) object() string { return packPrefix + id.String()[:2] + "/" + id.String() }
 
-// parsePack returns the pack an object holds.
+// parsePack returns the pack ID from an object's name.
 func parsePack(object string) (id PackID, ok bool) {
 	name := object[strings.LastIndexByte(object, '/')+1:]
 	b, err := hex.DecodeString(name)
@@ -48,7 +48,7 @@ const (
 	footMagic  = "HOLTEND1"
 )
 
-// entry says what one chunk of a pack is and where it lies.
+// entry is the identity and place of one chunk in a pack.
 type entry struct {
 	id     ID
 	off    int64  // of the stored bytes in the pack
@@ -64,14 +64,14 @@ type builder struct {
 	entries []entry
 }
 
-// begin starts a pack, in the memory of the one before.
+// begin starts a pack and reuses the buffer of the previous one.
 func (p *builder) begin() {
 	p.id, p.entries = newPackID(), p.entries[:0]
 	p.b = append(p.b[:0], packMagic...)
 	p.b = append(p.b, p.id[:]...)
 }
 
-// close adds what is stored behind the head of b since the last call.
+// close adds an entry for the bytes appended to b since the last call.
 func (p *builder) close(id ID, length int) {
 	off := headLen
 	if n := len(p.entries); n > 0 {
@@ -81,10 +81,10 @@ func (p *builder) close(id ID, length int) {
 	p.entries = append(p.entries, entry{id, int64(off), len(stored), length, checksum(stored)})
 }
 
-// full tells whether the pack should be closed before another chunk.
+// full reports whether the pack should be closed before another chunk is added.
 func (p *builder) full() bool { return len(p.b) >= packSize || len(p.entries) >= maxEntries }
 
-// finish appends the trailer and returns the whole pack.
+// finish appends the trailer and returns the complete pack.
 func (p *builder) finish() []byte {
 	at := len(p.b)
 	for _, e := range p.entries {
@@ -108,12 +108,12 @@ func errPack(id PackID, what string) error {
 	return holt.Errorf(holt.Corrupt, "pack %s is damaged: %s", id, what)
 }
 
-// decodeFoot returns how many entries a pack of size bytes has and the
-// checksum of their table, from its last footLen bytes.
+// decodeFoot decodes the trailer b, the last footLen bytes of a pack of size
+// bytes. It returns the number of entries and the checksum of the table.
 func decodeFoot(b []byte, id PackID, size int64) (entries int, sum uint32, err error) {
 	if len(b) != footLen || string(b[:8]) != footMagic || [16]byte(b[8:24]) != id ||
 		checksum(b[:footLen-4]) != binary.LittleEndian.Uint32(b[footLen-4:]) {
-		return 0, 0, errPack(id, "it does not end as a pack does")
+		return 0, 0, errPack(id, "it has no valid trailer")
 	}
 	n := int64(binary.LittleEndian.Uint32(b[24:]))
 	if n > maxEntries || headLen+n*entryLen+footLen > size {
@@ -122,8 +122,8 @@ func decodeFoot(b []byte, id PackID, size int64) (entries int, sum uint32, err e
 	return int(n), binary.LittleEndian.Uint32(b[28:]), nil
 }
 
-// decodeTable returns the entries of a pack, within bounds: they fill its
-// bytes from the head to the table exactly.
+// decodeTable returns the entries of a pack. It verifies that they fill the
+// bytes between head and table exactly.
 func decodeTable(b []byte, sum uint32, id PackID, size int64) ([]entry, error) {
 	if checksum(b) != sum {
 		return nil, errPack(id, "the checksum of its table is wrong")
@@ -134,18 +134,18 @@ func decodeTable(b []byte, sum uint32, id PackID, size int64) ([]entry, error) {
 	for ; len(b) >= entryLen; b = b[entryLen:] {
 		stored, length := binary.LittleEndian.Uint32(b[32:]), binary.LittleEndian.Uint32(b[36:])
 		if length == 0 || length > MaxChunk || stored == 0 || stored > length || int64(stored) > end-off {
-			return nil, errPack(id, "its table is out of range")
+			return nil, errPack(id, "an entry of its table is out of range")
 		}
 		entries = append(entries, entry{[32]byte(b[:32]), off, int(stored), int(length), binary.LittleEndian.Uint32(b[40:])})
 		off += int64(stored)
 	}
 	if len(b) != 0 || off != end {
-		return nil, errPack(id, "its table does not cover it")
+		return nil, errPack(id, "the entries of its table do not fill it")
 	}
 	return entries, nil
 }
 
-// readTable reads what a pack in a store says of itself.
+// readTable reads the table of a pack from a store.
 func readTable(ctx context.Context, s Store, id PackID, size int64) ([]entry, error) {
 	if size < headLen+footLen {
 		return nil, errPack(id, "it is too short")
@@ -168,7 +168,7 @@ func readTable(ctx context.Context, s Store, id PackID, size int64) ([]entry, er
 	return decodeTable(tail[len(tail)-footLen-need:len(tail)-footLen], sum, id, size)
 }
 
-// stored returns the stored bytes of a chunk, with their checksum verified.
+// readStored returns the stored bytes of a chunk after verifying their checksum.
 func readStored(ctx context.Context, s Store, pack PackID, e entry) ([]byte, error) {
 	b := make([]byte, e.stored)
 	if err := s.Get(ctx, pack.object(), b, e.off); err != nil {

@@ -10,7 +10,7 @@ import (
 	"holt/internal/store/db"
 )
 
-// place says where a chunk's bytes lie.
+// place is where a chunk's bytes are stored.
 type place struct {
 	pack PackID
 	entry
@@ -24,10 +24,10 @@ type found struct {
 	place
 }
 
-// ReadAt fills p with bytes off and on of a part. NotFound if the part has not
-// all of them, Corrupt if stored bytes are not what was written, Unavailable
-// or Timeout if the store cannot be asked. It waits up to half a minute for an
-// index that is being made again.
+// ReadAt fills p with the bytes of a part from off. It returns NotFound if the
+// part does not have all of them, Corrupt if stored bytes are damaged,
+// Unavailable or Timeout if the store does not answer. It waits up to 30 s for
+// an index that is being rebuilt.
 func (a *Archive) ReadAt(ctx context.Context, space, part string, p []byte, off int64) error {
 	for len(p) > 0 {
 		pieces, err := a.find(ctx, space, part, off, len(p))
@@ -41,7 +41,7 @@ func (a *Archive) ReadAt(ctx context.Context, space, part string, p []byte, off 
 			return holt.Errorf(holt.Unavailable, "look up %s/%s at %d: %w", space, part, off, err)
 		}
 		if len(pieces) == 0 {
-			return holt.Errorf(holt.NotFound, "the archive has not byte %d of %s/%s", off, space, part)
+			return holt.Errorf(holt.NotFound, "the archive does not have byte %d of %s/%s", off, space, part)
 		}
 		for _, f := range pieces {
 			b, err := a.content(ctx, f.place)
@@ -56,8 +56,8 @@ func (a *Archive) ReadAt(ctx context.Context, space, part string, p []byte, off 
 	return nil
 }
 
-// find returns the pieces that hold off and what follows it without a gap, up
-// to n bytes and a bounded number.
+// find returns consecutive pieces from off, without gaps, up to n bytes and a
+// bounded number of pieces.
 func (a *Archive) find(ctx context.Context, space, part string, off int64, n int) (pieces []found, err error) {
 	next := off
 	return pieces, a.index.query(ctx, "SELECT piece.off, piece.len, piece.delta, chunk.id, chunk.off, chunk.stored, chunk.length, chunk.sum, pack.id"+
@@ -77,7 +77,7 @@ func (a *Archive) find(ctx context.Context, space, part string, off int64, n int
 			s.ColumnBytes(3, f.id[:])
 			s.ColumnBytes(8, f.pack[:])
 			if f.off > next || f.off+int64(f.n) <= next {
-				next = -1 // a gap: nothing that follows counts
+				next = -1 // a gap: ignore the rest
 				return
 			}
 			next = f.off + int64(f.n)
@@ -85,13 +85,14 @@ func (a *Archive) find(ctx context.Context, space, part string, off int64, n int
 		})
 }
 
-// placeOf reads id, off, stored, length, sum and the pack's id from column i on.
+// placeOf reads a place from the columns id, off, stored, length, sum and pack
+// id, starting with column i.
 func placeOf(r *db.Row, i int) place {
 	return place{PackID(r.Bytes(i + 5)), entry{ID(r.Bytes(i)), r.Int64(i + 1), int(r.Int64(i + 2)), int(r.Int64(i + 3)), uint32(r.Int64(i + 4))}}
 }
 
-// content returns the verified bytes of a chunk, which must not be changed.
-// Callers that want the same chunk at once share one fetch.
+// content returns the verified bytes of a chunk; they must not be changed.
+// Concurrent reads of one chunk share a fetch.
 func (a *Archive) content(ctx context.Context, p place) ([]byte, error) {
 	if b := a.hot.get(p.id); b != nil {
 		return b, nil
@@ -104,7 +105,7 @@ func (a *Archive) content(ctx context.Context, p place) ([]byte, error) {
 	a.running.Add(1)
 	a.mu.Unlock()
 	done := a.fetches.DoChan(string(p.id[:]), func() (any, error) {
-		// One caller that goes away does not spoil it for the others.
+		// The fetch is shared, so it must not end with the context of one caller.
 		b, err := a.fetch(a.ctx, p)
 		if err == nil {
 			a.hot.put(p.id, b)
@@ -122,8 +123,8 @@ func (a *Archive) content(ctx context.Context, p place) ([]byte, error) {
 	}
 }
 
-// fetch reads a chunk from the store and verifies it. It looks a second time
-// if the pack was collected meanwhile, or if what a cache kept was wrong.
+// fetch reads and verifies a chunk. It retries once if the pack has been
+// collected since, or if a cached block was wrong.
 func (a *Archive) fetch(ctx context.Context, p place) ([]byte, error) {
 	b, err := a.load(ctx, p)
 	switch holt.CodeOf(err) {
@@ -142,7 +143,7 @@ func (a *Archive) fetch(ctx context.Context, p place) ([]byte, error) {
 		if c, ok := a.store.(interface {
 			Discard(name string, off int64, n int)
 		}); ok {
-			a.log.Warn("stored bytes are wrong; reading them anew", "chunk", p.id.String(), "pack", p.pack.String(), "offset", p.off, "error", err)
+			a.log.Warn("chunk is damaged: reading it again", "chunk", p.id.String(), "pack", p.pack.String(), "offset", p.off, "error", err)
 			c.Discard(p.pack.object(), p.off, p.stored)
 			b, err = a.load(ctx, p)
 		}
@@ -161,7 +162,7 @@ func (a *Archive) load(ctx context.Context, p place) ([]byte, error) {
 	return a.codec.unpack(stored, p.length, p.id)
 }
 
-// locate looks a chunk up.
+// locate finds the place of a chunk.
 func (a *Archive) locate(ctx context.Context, id ID) (p place, ok bool, err error) {
 	err = a.index.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT chunk.id, chunk.off, stored, length, sum, pack.id FROM chunk JOIN pack ON pack.n = chunk.pack WHERE chunk.id = ?", []any{id[:]},
@@ -170,7 +171,7 @@ func (a *Archive) locate(ctx context.Context, id ID) (p place, ok bool, err erro
 	return p, ok, err
 }
 
-// hot keeps the content of chunks that were read lately.
+// hot is an LRU cache of the content of chunks.
 type hot struct {
 	most int
 

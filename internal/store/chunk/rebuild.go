@@ -8,9 +8,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// rebuild makes the chunk index again from the objects in the store, before
-// anybody uses the archive. What a damaged pack held is missed with an error by
-// whoever reads it.
+// rebuild builds the chunk index from the objects in the store before the
+// archive is used. Reads of chunks in a damaged pack then fail.
 func (a *Archive) rebuild(ctx context.Context) error {
 	err := a.index.Write(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"meta", "pack", "chunk", "manifest", "piece", "space", "part", "doomed"} {
@@ -24,7 +23,7 @@ func (a *Archive) rebuild(ctx context.Context) error {
 		err = a.reconcile(ctx, a.tornSoFar())
 	}
 	if holt.CodeOf(err) == holt.Corrupt {
-		a.log.Error("part of the archive is lost; nothing in it is collected any more", "error", err)
+		a.log.Error("part of the archive is lost; garbage collection is off until it is repaired", "error", err)
 		err = nil
 	}
 	if err == nil {
@@ -36,12 +35,13 @@ func (a *Archive) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// reconcile takes into the index what the store has and it has not: what a
-// crash between two steps of a change left, or everything. What is not of use
-// is doomed. A space whose newest version is damaged is Corrupt, and then nothing
-// that may be its is doomed; a manifest that cannot be read is, too: which chunks
-// are garbage is not known then. It lists while changes go on, and under their lock it looks at
-// each object again that seems to be left over: nobody has it in hand then.
+// reconcile adds to the index what the store has and the index lacks: leftovers
+// of a crash between two steps of a change, or everything. Unneeded objects are
+// doomed. It returns Corrupt if the newest version of a space is damaged, and
+// dooms nothing that may belong to that space; and if a manifest is unreadable,
+// because garbage is then unknown. It lists the store while changes run, and
+// checks each apparent leftover again under their lock: no running change can
+// own it then.
 func (a *Archive) reconcile(ctx context.Context, torn int) error {
 	if err := a.findPacks(ctx); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (a *Archive) names(ctx context.Context, sql string) (map[string]struct{}, e
 	return set, err
 }
 
-// findPacks adds packs that the index does not know, as garbage at first.
+// findPacks adds packs that the index lacks. Their chunks are garbage at first.
 func (a *Archive) findPacks(ctx context.Context) error {
 	known, err := a.names(ctx, "SELECT id FROM pack")
 	if err != nil {
@@ -85,40 +85,39 @@ func (a *Archive) findPacks(ctx context.Context) error {
 	return err
 }
 
-// adopt adds one pack by what it says of itself. One that is damaged stays
-// where it is.
+// adopt adds one pack from its own table. A damaged pack is left in the store.
 func (a *Archive) adopt(ctx context.Context, id PackID, size int64) error {
-	a.mu.Lock() // first: what flies no more is in the index, or nobody's
-	_, flying := a.flying[id]
+	a.mu.Lock() // before inFlight is read: a pack that has left it is in the index or given up
+	_, inFlight := a.inFlight[id]
 	a.mu.Unlock()
-	if flying {
+	if inFlight {
 		return nil
 	}
 	entries, err := readTable(ctx, a.store, id, size)
 	switch holt.CodeOf(err) {
 	case "":
 	case holt.Corrupt:
-		a.log.Error("pack cannot be read and is left alone", "pack", id.String(), "error", err)
+		a.log.Error("cannot read pack; leaving it in the store", "pack", id.String(), "error", err)
 		return nil
-	case holt.NotFound: // it was doomed, and removed meanwhile
+	case holt.NotFound: // it was doomed and has been removed
 		return nil
 	default:
 		return err
 	}
 	p := packed{id, size, entries}
 	return a.index.Write(ctx, func(tx *db.Tx) error {
-		known := false // or only its removal is not done yet
+		known := false // or doomed and not removed yet
 		err := tx.Query("SELECT 1 FROM pack WHERE id = ? UNION ALL SELECT 1 FROM doomed WHERE object = ?", []any{id[:], id.object()},
 			func(*db.Row) error { known = true; return nil })
 		if err != nil || known {
 			return err
 		}
-		// A chunk of a pack that is damaged now may be here too.
+		// Its chunks may also be in a pack that is damaged now.
 		return p.insert(tx)
 	})
 }
 
-// version is what the index knows of a space.
+// version is the index's entry of a space.
 type version struct {
 	seq  uint64
 	gone bool
@@ -134,8 +133,7 @@ func (a *Archive) versions(ctx context.Context) (map[string]version, error) {
 	})
 }
 
-// findSpaces takes over versions of spaces that are newer than the index, and
-// dooms older ones.
+// findSpaces adopts versions of spaces newer than those in the index, and dooms older ones.
 func (a *Archive) findSpaces(ctx context.Context) error {
 	before, err := a.versions(ctx)
 	if err != nil {
@@ -154,8 +152,8 @@ func (a *Archive) findSpaces(ctx context.Context) error {
 	var damaged error
 	for name, versions := range found {
 		err := a.settleSpace(ctx, name, versions)
-		if holt.CodeOf(err) == holt.Corrupt { // the others are well
-			a.log.Error("a space cannot be read", "space", name, "error", err)
+		if holt.CodeOf(err) == holt.Corrupt { // the other spaces are not affected
+			a.log.Error("cannot read space", "space", name, "error", err)
 			damaged = err
 		} else if err != nil {
 			return err
@@ -177,8 +175,7 @@ func (a *Archive) findSpaces(ctx context.Context) error {
 	return nil
 }
 
-// settleSpace brings the index to the newest of the versions that the store
-// has of a space, and dooms the others.
+// settleSpace updates the index to the newest of the versions in the store, and dooms the others.
 func (a *Archive) settleSpace(ctx context.Context, name string, versions []uint64) error {
 	a.change.Lock()
 	defer a.change.Unlock()
@@ -212,8 +209,9 @@ func (a *Archive) settleSpace(ctx context.Context, name string, versions []uint6
 	})
 }
 
-// forgetSpace forgets one that is gone, once the store has no version of it
-// and none is to be removed: its numbers may then be used again.
+// forgetSpace removes a deleted space from the index once the store has no
+// version of it and none waits for removal. Its version numbers may then be
+// reused.
 func (a *Archive) forgetSpace(ctx context.Context, name string, seq uint64) error {
 	return a.index.Write(ctx, func(tx *db.Tx) error {
 		return tx.Exec("DELETE FROM space WHERE name = ?1 AND seq = ?2 AND gone AND NOT EXISTS (SELECT 1 FROM doomed WHERE rank = ?3 AND substr(object, 1, length(?4)) = ?4)",
@@ -221,14 +219,14 @@ func (a *Archive) forgetSpace(ctx context.Context, name string, seq uint64) erro
 	})
 }
 
-// object reads an object that is small enough to be read whole.
+// object reads a small object as a whole.
 func (a *Archive) object(ctx context.Context, name string) ([]byte, error) {
 	size, err := a.store.Stat(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if size > maxManifest+4 {
-		return nil, holt.Errorf(holt.Corrupt, "object %s is %d bytes long", name, size)
+		return nil, holt.Errorf(holt.Corrupt, "object %s is too large: %d bytes", name, size)
 	}
 	b := make([]byte, size)
 	return b, a.store.Get(ctx, name, b, 0)
@@ -256,9 +254,9 @@ func (a *Archive) takeSpace(ctx context.Context, name string, seq uint64) error 
 	return a.fail("space.taken")
 }
 
-// takeManifest adds a manifest that the index does not know. Pieces of chunks
-// that are in no pack are left out, all if it cannot be read: reading them is an
-// error until [Archive.findLost] has found them.
+// takeManifest adds a manifest that the index lacks. It leaves out pieces whose
+// chunks are in no pack, or all pieces if the manifest is unreadable: reading
+// them fails until [Archive.findLost] has found them.
 func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	known := false
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
@@ -270,8 +268,8 @@ func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	m, err := a.manifest(ctx, id)
 	switch holt.CodeOf(err) {
 	case "":
-	case holt.Corrupt, holt.NotFound: // to know nothing of the other parts either would be worse
-		a.log.Error("manifest cannot be read: reading its part is an error", "manifest", id.String(), "error", err)
+	case holt.Corrupt, holt.NotFound: // do not give up the other parts
+		a.log.Error("cannot read manifest; reads of its part fail", "manifest", id.String(), "error", err)
 		m = &manifest{id: id, lost: unread}
 	default:
 		return err
@@ -287,7 +285,7 @@ func (a *Archive) takeManifest(ctx context.Context, id ManifestID) error {
 	})
 }
 
-// manifest reads one from the store.
+// manifest reads a manifest from the store.
 func (a *Archive) manifest(ctx context.Context, id ManifestID) (*manifest, error) {
 	b, err := a.object(ctx, id.object())
 	if err != nil {
@@ -300,7 +298,7 @@ func (a *Archive) manifest(ctx context.Context, id ManifestID) (*manifest, error
 	return m, nil
 }
 
-// findManifests dooms manifests that no space needs, stored or indexed.
+// findManifests dooms manifests that no space needs, in the store and in the index.
 func (a *Archive) findManifests(ctx context.Context, torn int) error {
 	known, err := a.names(ctx, "SELECT id FROM manifest WHERE n IN (SELECT manifest FROM part)")
 	if err != nil {
@@ -322,9 +320,10 @@ func (a *Archive) findManifests(ctx context.Context, torn int) error {
 	return err
 }
 
-// doomManifests dooms those that no space needs, under the lock of changes: a
-// change stores its manifest before the index has it. Nothing happens if one was
-// torn since the spaces were looked at: it may have left one that needs them.
+// doomManifests dooms manifests that no space needs, under the lock of changes,
+// because a change stores its manifest before the index has it. It does nothing
+// if a change was torn since the spaces were listed: that change may have left
+// a space that needs one of them.
 func (a *Archive) doomManifests(ctx context.Context, ids []ManifestID, torn int) error {
 	a.change.Lock()
 	defer a.change.Unlock()

@@ -9,8 +9,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// sparse lists the packs that are worth writing anew: those that are mostly
-// garbage, and small ones if together they make a pack.
+// sparse lists the packs to rewrite: those that are mostly garbage, and small
+// ones if together they fill a pack.
 func (a *Archive) sparse(packs []surveyed) (sparse []surveyed) {
 	var small []surveyed
 	var sum int64
@@ -31,9 +31,8 @@ func (a *Archive) sparse(packs []surveyed) (sparse []surveyed) {
 	return sparse
 }
 
-// repack moves the live chunks of packs to new ones, as they are stored, and
-// takes the old ones out.
-func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) error {
+// repack copies the live chunks of packs to new ones, in stored form, and removes the old ones.
+func (s *sweeper) repack(ctx context.Context, packs []surveyed, c *Collected) error {
 	a := s.a
 	var b builder
 	var drained []surveyed
@@ -69,7 +68,7 @@ func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) erro
 		}
 		err := a.drain(ctx, p, s.horizon, &b, &pace)
 		if holt.CodeOf(err) == holt.Corrupt {
-			a.log.Error("pack is damaged and is not written anew", "pack", p.id.String(), "error", err)
+			a.log.Error("pack is damaged and is not rewritten", "pack", p.id.String(), "error", err)
 			continue
 		}
 		if err != nil {
@@ -80,7 +79,7 @@ func (s *broom) repack(ctx context.Context, packs []surveyed, c *Collected) erro
 	return flush()
 }
 
-// drain copies the live chunks of a pack to b; all of them or none.
+// drain copies all live chunks of a pack to b, or none.
 func (a *Archive) drain(ctx context.Context, p surveyed, horizon time.Time, b *builder, pace *pacer) error {
 	var places []place
 	err := a.index.Read(ctx, func(tx *db.Tx) error {

@@ -1,7 +1,7 @@
 package chunk
 
-// schema is the chunk index. All of it can be made again from the store, so
-// that an index of another schema is.
+// schema is the schema of the chunk index. The index can be rebuilt from the
+// store, so an index with another schema is replaced.
 const schema = `
 CREATE TABLE pack(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, size INTEGER NOT NULL);
 CREATE TABLE chunk(n INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, pack INTEGER NOT NULL, off INTEGER NOT NULL,

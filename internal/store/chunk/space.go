@@ -10,8 +10,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// In table doomed the rank orders removal: what refers goes before what is
-// referred to, so that a store never holds a space without its manifests or a
+// Ranks in table doomed order removal: a referring object goes before its
+// target, so that the store never holds a space without its manifests or a
 // manifest without its packs.
 const (
 	rankSpace = iota
@@ -23,16 +23,15 @@ func doom(tx *db.Tx, object string, rank int) error {
 	return tx.Exec("INSERT OR IGNORE INTO doomed(object, rank) VALUES (?, ?)", object, rank)
 }
 
-// clear removes the objects that nothing needs.
+// clear removes all doomed objects.
 func (a *Archive) clear(ctx context.Context) error {
 	a.clearing.Lock()
 	defer a.clearing.Unlock()
 	return a.clearSome(ctx, -1)
 }
 
-// clearSome removes up to most of the objects that nothing needs; below 0: all.
-// It runs under the lock clearing, so that what it has listed is still doomed
-// when it removes it.
+// clearSome removes up to most doomed objects; below 0: all. It holds the lock
+// clearing, so that an object it has listed is still doomed when it is removed.
 func (a *Archive) clearSome(ctx context.Context, most int) error {
 	var objects []string
 	err := a.index.Read(ctx, func(tx *db.Tx) error {
@@ -70,7 +69,7 @@ func (a *Archive) clearSome(ctx context.Context, most int) error {
 	return err
 }
 
-// space returns a space as the index knows it; an unknown one is empty.
+// space returns a space from the index; an unknown one is empty.
 func (a *Archive) space(ctx context.Context, name string) (s *space, err error) {
 	if err := CheckName(name + "/0"); err != nil || len(name) > 127 {
 		return nil, holt.Errorf(holt.InvalidArgument, "%q cannot name a space", name)
@@ -92,8 +91,9 @@ func readSpace(tx *db.Tx, name string) (*space, error) {
 	})
 }
 
-// replace makes s what the index says of the space. The manifests it names
-// must be there; those that no space names any more go, with older versions.
+// replace makes s the index's entry of the space. The manifests it names must
+// exist. Manifests that no space names any more are removed, with older
+// versions.
 func (s *space) replace(tx *db.Tx, gone bool) error {
 	old, err := readSpace(tx, s.name)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *space) replace(tx *db.Tx, gone bool) error {
 	return nil
 }
 
-// drop removes a manifest that no part needs any more.
+// drop removes a manifest that no part needs.
 func drop(tx *db.Tx, id ManifestID) error {
 	used := false
 	err := tx.Query("SELECT 1 FROM part JOIN manifest ON manifest.n = part.manifest WHERE manifest.id = ? LIMIT 1", []any{id[:]},
@@ -155,8 +155,7 @@ func drop(tx *db.Tx, id ManifestID) error {
 	return doom(tx, id.object(), rankManifest)
 }
 
-// insert adds a manifest, if it is not there, and its pieces. Every chunk must
-// be there.
+// insert adds a manifest, if missing, and its pieces. Every chunk must exist.
 func (m *manifest) insert(tx *db.Tx) error {
 	if err := tx.Exec("INSERT INTO manifest(id, lost) VALUES (?1, ?2) ON CONFLICT(id) DO UPDATE SET lost = ?2", m.id[:], m.lost); err != nil {
 		return err
@@ -219,7 +218,7 @@ type Part struct {
 	Pieces int64
 }
 
-// Parts lists a space's parts by name; none if there is no such space.
+// Parts lists a space's parts by name; none if the space does not exist.
 func (a *Archive) Parts(ctx context.Context, space string) (parts []Part, err error) {
 	err = a.index.Read(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT part.name, COALESCE(SUM(piece.len), 0), COUNT(piece.off) FROM space JOIN part ON part.space = space.n"+
@@ -232,11 +231,11 @@ func (a *Archive) Parts(ctx context.Context, space string) (parts []Part, err er
 	return parts, err
 }
 
-// Fork makes a space with the parts of another, in time that does not depend
-// on their size. A space with that name is replaced.
+// Fork creates a space with the parts of another, in time independent of their
+// size. It replaces a space of that name.
 func (a *Archive) Fork(ctx context.Context, from, to string) error {
 	return a.update(ctx, to, update{change: func(s *space) error {
-		of, err := a.space(ctx, from) // under the lock of changes: it stays so
+		of, err := a.space(ctx, from) // read under the lock of changes
 		if err == nil {
 			s.parts = of.parts
 		}
@@ -244,7 +243,7 @@ func (a *Archive) Fork(ctx context.Context, from, to string) error {
 	}})
 }
 
-// Remove removes parts of a space; what is not there is no error.
+// Remove removes parts of a space. Missing parts are no error.
 func (a *Archive) Remove(ctx context.Context, name string, parts ...string) error {
 	return a.update(ctx, name, update{change: func(s *space) error {
 		for _, p := range parts {
@@ -254,13 +253,13 @@ func (a *Archive) Remove(ctx context.Context, name string, parts ...string) erro
 	}})
 }
 
-// Drop removes a space with all its parts. It needs the store only to remove
-// objects, which Collect does later if the store cannot be asked now; an index
-// that is lost before that brings the space back. So does a put that a store
-// ends after the next collection: it has then to be dropped again.
+// Drop removes a space with all its parts. If the store does not answer now,
+// Collect removes the objects later; if the index is lost before that, the
+// space comes back. The space also comes back if a delayed put takes effect
+// after the next collection; it must then be dropped again.
 func (a *Archive) Drop(ctx context.Context, name string) error {
-	// If a change failed behind the store, as a put that was cut off, that may have
-	// a space of which the index knows nothing: the index then says that it is gone.
+	// A change that failed in the store, such as an interrupted put, may have left
+	// a space that the index does not know: record it as gone.
 	if a.tornSoFar() == 0 {
 		if s, err := a.space(ctx, name); err != nil || s.seq == 0 {
 			return err
@@ -275,9 +274,9 @@ func (a *Archive) Drop(ctx context.Context, name string) error {
 // Range is bytes Off..Off+Len of a part.
 type Range struct{ Off, Len int64 }
 
-// Ranges returns what a part has bytes of: sorted, disjoint, and joined where one
-// follows the other. NotFound if there is no such part, Corrupt if something of
-// it is missing: where that lay is not told from a hole.
+// Ranges returns the ranges of a part that hold bytes: sorted, disjoint,
+// adjacent ones joined. It returns NotFound if the part does not exist, and
+// Corrupt if chunks of it are missing: their ranges cannot be told from holes.
 func (a *Archive) Ranges(ctx context.Context, space, part string) (ranges []Range, err error) {
 	there, lost := false, false
 	err = a.index.Read(ctx, func(tx *db.Tx) error {
@@ -303,14 +302,14 @@ func (a *Archive) Ranges(ctx context.Context, space, part string) (ranges []Rang
 	case !there:
 		return nil, holt.Errorf(holt.NotFound, "the archive has no part %s of %s", part, space)
 	case lost:
-		return nil, holt.Errorf(holt.Corrupt, "chunks of part %s of %s are in no pack", part, space).WithHint("holt archive check says more")
+		return nil, holt.Errorf(holt.Corrupt, "chunks of part %s of %s are in no pack", part, space).WithHint("run holt archive check for details")
 	}
 	return ranges, nil
 }
 
-// Narrow keeps only the bytes of a part that lie in ranges, which are sorted
-// and disjoint; chunks that nothing else needs are then garbage. A part of which
-// something is missing stays as it is: only its manifest says what.
+// Narrow keeps only the bytes of a part in ranges, which are sorted and
+// disjoint. Chunks that no part needs any more become garbage. A part with
+// missing chunks is left unchanged, because only its manifest names them.
 func (a *Archive) Narrow(ctx context.Context, space, part string, ranges []Range) error {
 	if lost, err := a.isLost(ctx, space, part); err != nil || lost {
 		return err

@@ -8,28 +8,27 @@ import (
 	"holt"
 )
 
-// Store keeps immutable named objects: the packs and manifests of one archive,
-// whether in memory, in a directory or far away. Package chunktest says by
-// tests what an implementation must do. Its methods may be called from any
-// number of goroutines and return soon after their context ends.
+// Store stores immutable named objects: the packs and manifests of one archive.
+// Package chunktest is the conformance suite. Methods are safe for concurrent
+// use and return soon after their context ends.
 //
 // Errors have codes: NotFound and AlreadyExists as below, Unavailable or
-// Timeout if the store cannot be asked, OutOfSpace if it is full.
+// Timeout if the store does not answer, OutOfSpace if it is full.
 type Store interface {
-	// Put stores b as a whole and durably, or not at all: when it returns nil
-	// the object survives power loss. AlreadyExists if there is one with that
-	// name, which stays as it is. A Put that failed otherwise may have happened.
+	// Put stores b atomically and durably: when it returns nil the object survives
+	// power loss. It returns AlreadyExists, and changes nothing, if an object of
+	// that name exists. After any other error the object may or may not be stored.
 	Put(ctx context.Context, name string, b []byte) error
-	// Get fills p from offset off of an object. An error that wraps
-	// io.ErrUnexpectedEOF if the object ends before; NotFound if there is none.
+	// Get fills p from offset off of an object. The error wraps io.ErrUnexpectedEOF
+	// if the object is too short; it is NotFound if there is no such object.
 	Get(ctx context.Context, name string, p []byte, off int64) error
-	// Stat returns the size of an object, bytes; NotFound if there is none.
+	// Stat returns the size of an object in bytes, or NotFound.
 	Stat(ctx context.Context, name string) (int64, error)
-	// List calls fn for the objects whose names begin with prefix, in the
-	// order of their names, until fn fails. What is put or deleted meanwhile
-	// may or may not be seen.
+	// List calls fn for the objects whose names begin with prefix, in the order of
+	// names, until fn fails. Objects put or deleted meanwhile may or may not be
+	// listed.
 	List(ctx context.Context, prefix string, fn func(Object) error) error
-	// Delete removes an object; there being none is no error.
+	// Delete removes an object. A missing object is no error.
 	Delete(ctx context.Context, name string) error
 }
 
@@ -42,11 +41,11 @@ type Object struct {
 // Names are up to four parts with slashes between, like pack/0a/0a1b….
 var nameFormat = regexp.MustCompile(`^[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}(/[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}){0,3}$`)
 
-// CheckName refuses names that a store need not take: InvalidArgument.
+// CheckName returns InvalidArgument for names that a store need not accept.
 func CheckName(name string) error {
 	if !nameFormat.MatchString(name) {
-		return holt.Errorf(holt.InvalidArgument, "%q cannot name an object", name).
-			WithHint("up to four parts of letters, digits and ._- with slashes between")
+		return holt.Errorf(holt.InvalidArgument, "invalid object name %q", name).
+			WithHint("use up to four parts of letters, digits and ._- separated by slashes")
 	}
 	return nil
 }
@@ -60,13 +59,13 @@ func errObjectExists(name string) error {
 }
 
 func errShortObject(name string, off, size int64) error {
-	return holt.Errorf(holt.Corrupt, "object %s ends at %d, before %d: %w", name, size, off, io.ErrUnexpectedEOF)
+	return holt.Errorf(holt.Corrupt, "object %s has %d bytes, need %d: %w", name, size, off, io.ErrUnexpectedEOF)
 }
 
 // inRange checks the range of a Get against the size of the object.
 func inRange(name string, p []byte, off, size int64) error {
 	if off < 0 {
-		return holt.Errorf(holt.InvalidArgument, "read %s at %d", name, off)
+		return holt.Errorf(holt.InvalidArgument, "read %s: invalid offset %d", name, off)
 	}
 	if int64(len(p)) > size-off {
 		return errShortObject(name, off+int64(len(p)), size)

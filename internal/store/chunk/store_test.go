@@ -32,7 +32,7 @@ func TestDir(t *testing.T) {
 	})
 }
 
-// A faultless Fault and a cache keep the contract of the store under them.
+// A Fault without failures passes the conformance suite.
 func TestFault(t *testing.T) {
 	chunktest.TestStore(t, func(t *testing.T, again bool) chunk.Store {
 		if again {
@@ -42,7 +42,7 @@ func TestFault(t *testing.T) {
 	})
 }
 
-func TestCacheIsAStore(t *testing.T) {
+func TestCacheConformance(t *testing.T) {
 	for _, blockSize := range []int{50_000, 1 << 20} {
 		var far chunk.Store
 		dir := ""
@@ -60,8 +60,8 @@ func TestCacheIsAStore(t *testing.T) {
 	}
 }
 
-// What a crash left half made is never seen, and goes when the store is opened.
-func TestHalfMade(t *testing.T) {
+// Temporary files of a crash are not listed, and are removed when the store is opened.
+func TestDirRemovesTemporaryFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".tmp"), 0o700); err != nil {
 		t.Fatal(err)

@@ -6,11 +6,11 @@ import (
 	"holt"
 )
 
-// paceBytes is how much long work does between two calls of [Options.Pace].
+// paceBytes is the amount of background work between two calls of [Options.Pace].
 const paceBytes = 1 << 20
 
-// Turn waits until no other long work of this archive goes on, such as packing
-// a workspace or collecting garbage, and makes others wait until end is called.
+// Turn acquires the semaphore for background work (packing, collecting), which
+// one holder has at a time. end releases it.
 func (a *Archive) Turn(ctx context.Context) (end func(), err error) {
 	select {
 	case a.turn <- struct{}{}:
@@ -20,13 +20,13 @@ func (a *Archive) Turn(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// pacer counts the bytes of one long work.
+// pacer counts the bytes of one background job.
 type pacer struct {
 	a     *Archive
 	since int
 }
 
-// did says that n more bytes are done, and rests when it is time to.
+// did reports that n more bytes are done, and pauses when it is time to.
 func (p *pacer) did(ctx context.Context, n int) error {
 	p.since += n
 	if p.a.opt.Pace == nil || p.since < paceBytes {

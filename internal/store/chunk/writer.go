@@ -7,15 +7,15 @@ import (
 	"holt/internal/store/db"
 )
 
-// Writer makes one part of a space. It belongs to one goroutine. Nothing of
-// it is seen before Commit.
+// Writer writes one part of a space. It is not safe for concurrent use. Nothing
+// is visible before Commit.
 type Writer struct {
 	a           *Archive
 	space, part string
 
 	cutter *cutter
-	run    []byte // what was not cut yet
-	spans  []span // where its bytes belong
+	run    []byte // not cut yet
+	spans  []span // where the bytes of run belong
 
 	m      *manifest
 	known  map[ID]int // index into m.ids
@@ -23,7 +23,7 @@ type Writer struct {
 	b      builder
 	stats  Written
 	pace   pacer
-	named  bool // the store may have a version of the space that needs packs
+	named  bool // the store may have a version of the space that refers to packs
 	closed bool
 }
 
@@ -32,7 +32,7 @@ type span struct {
 	n   int
 }
 
-// Written says what a writer did.
+// Written is what a writer stored.
 type Written struct {
 	Bytes  int64 // of content
 	Chunks int   // different ones
@@ -40,15 +40,15 @@ type Written struct {
 	Stored int64 // bytes of packs
 }
 
-// Create begins a part, which replaces the one with that name, if any, on
-// Commit. Commit or Abort must follow.
+// Create begins a part, which Commit stores in place of one with that name.
+// Commit or Abort must follow.
 func (a *Archive) Create(space, part string) *Writer {
 	return &Writer{a: a, space: space, part: part, cutter: newCutter(), m: newManifest(), known: map[ID]int{}, pace: pacer{a: a}}
 }
 
-// Append adds p as bytes off and on of the part. Calls may come in any order
-// of offsets: bytes of calls that follow each other form a run, which is cut
-// into chunks by its content, until EndRun.
+// Append adds p at offset off of the part. Offsets may come in any order.
+// Consecutive calls with adjacent bytes form a run, which is cut into chunks by
+// content; EndRun ends it.
 func (w *Writer) Append(ctx context.Context, off int64, p []byte) error {
 	if off < 0 || off > maxOffset-int64(len(p)) {
 		return holt.Errorf(holt.InvalidArgument, "offset %d is out of range", off)
@@ -64,9 +64,9 @@ func (w *Writer) Append(ctx context.Context, off int64, p []byte) error {
 	return w.cut(ctx, MaxChunk)
 }
 
-// AppendChunk adds p as bytes off and on of the part, and as one chunk: for
-// content whose place says best where it is cut, as that of memory. p has at
-// most [MaxChunk] bytes; what came before has to be ended by [Writer.EndRun].
+// AppendChunk adds p at offset off of the part as one chunk, for content with
+// natural boundaries such as memory pages. p has at most [MaxChunk] bytes. A
+// run before it must be ended by [Writer.EndRun].
 func (w *Writer) AppendChunk(ctx context.Context, off int64, p []byte) error {
 	if off < 0 || off > maxOffset-int64(len(p)) || len(p) == 0 || len(p) > MaxChunk || len(w.run) > 0 {
 		return holt.Errorf(holt.InvalidArgument, "%d bytes at %d cannot be a chunk", len(p), off)
@@ -78,8 +78,7 @@ func (w *Writer) AppendChunk(ctx context.Context, off int64, p []byte) error {
 	return w.add(ctx, p)
 }
 
-// EndRun says that what comes next has nothing to do with what came before: a
-// file ends.
+// EndRun ends the run: the bytes that follow are unrelated, such as those of another file.
 func (w *Writer) EndRun(ctx context.Context) error { return w.cut(ctx, 1) }
 
 // cut makes chunks while at least least bytes are left.
@@ -127,7 +126,7 @@ func (w *Writer) add(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// keep puts a chunk that is new into the pack that is being made.
+// keep adds a new chunk to the open pack.
 func (w *Writer) keep(ctx context.Context, id ID, b []byte) error {
 	if len(w.b.b) == 0 {
 		w.b.begin()
@@ -156,9 +155,8 @@ func (w *Writer) putPack(ctx context.Context) error {
 	return nil
 }
 
-// Commit makes the part what it is from now on. When it returns nil the part
-// survives power loss. After an error it may have happened; doing it again
-// does no harm.
+// Commit stores the part. When it returns nil the part survives power loss.
+// After an error it may or may not be stored; Commit can be repeated.
 func (w *Writer) Commit(ctx context.Context) (Written, error) {
 	defer w.Abort()
 	if err := w.EndRun(ctx); err != nil {
@@ -178,8 +176,8 @@ func (w *Writer) Commit(ctx context.Context) (Written, error) {
 	return w.stats, err
 }
 
-// Abort gives up what was not committed, and takes its packs out of the store
-// again. Those that cannot be removed now are by [Archive.Collect].
+// Abort discards what was not committed and removes its packs from the store.
+// [Archive.Collect] removes packs that cannot be removed now.
 func (w *Writer) Abort() {
 	if w.closed {
 		return
@@ -187,16 +185,16 @@ func (w *Writer) Abort() {
 	w.closed = true
 	if !w.named && len(w.packs) > 0 {
 		if err := w.a.giveBack(w.packs); err != nil {
-			w.a.log.Warn("packs of work that was given up are removed later", "packs", len(w.packs), "error", err)
+			w.a.log.Warn("cannot remove the packs of an aborted write now; the next collection removes them", "packs", len(w.packs), "error", err)
 		}
 	}
 	w.a.land(w.packs)
 	w.a.unpin(w.m.ids)
 }
 
-// giveBack removes packs that nothing in the store or the index refers to: a
-// far store that is full has room again at once. They are doomed first, so that
-// no collection takes one in that goes late.
+// giveBack removes packs that neither the store nor the index refers to, so
+// that a full store has room at once. They are doomed first, so that no
+// collection adopts one whose removal is delayed.
 func (a *Archive) giveBack(packs []packed) error {
 	err := a.index.WriteSync(a.ctx, func(tx *db.Tx) error {
 		for _, p := range packs {
@@ -215,19 +213,18 @@ func (a *Archive) giveBack(packs []packed) error {
 
 // update is a change of one space.
 type update struct {
-	made   *manifest // new, to be stored first
-	packs  []packed  // new, in the store already
+	made   *manifest // new, stored first
+	packs  []packed  // new, already in the store
 	change func(*space) error
-	gone   bool  // the space ends
-	named  *bool // if not nil, set before the store is told of packs
+	gone   bool  // the space is deleted
+	named  *bool // if not nil, set before a version that refers to packs is stored
 }
 
-// clearAtOnce is how many objects a change removes at its end; collections
-// remove the rest.
+// clearAtOnce is how many doomed objects a change removes at its end. Collections remove the rest.
 const clearAtOnce = 16
 
-// update changes a space: the manifest, the space's next version, then the
-// index. Crashes between the steps are put right by reconcile.
+// update changes a space: it stores the manifest and the space's next version,
+// then commits the index. reconcile repairs a crash between the steps.
 func (a *Archive) update(ctx context.Context, name string, u update) error {
 	if err := a.changeSpace(ctx, name, u); err != nil {
 		return err
@@ -236,11 +233,11 @@ func (a *Archive) update(ctx context.Context, name string, u update) error {
 		return err
 	}
 	if !a.clearing.TryLock() {
-		return nil // whoever removes objects now does not keep us waiting
+		return nil // do not wait for a running removal
 	}
 	defer a.clearing.Unlock()
 	if err := a.clearSome(ctx, clearAtOnce); err != nil {
-		a.log.Warn("what is replaced cannot be removed yet", "space", name, "error", err)
+		a.log.Warn("cannot remove replaced objects now; the next collection removes them", "space", name, "error", err)
 	}
 	return nil
 }
@@ -281,7 +278,7 @@ func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err e
 		*u.named = true
 	}
 	defer func() {
-		if err != nil { // the store may have what the index has not
+		if err != nil { // the store may be ahead of the index
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.torn++
@@ -293,7 +290,8 @@ func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err e
 	if err := a.fail("index.commit"); err != nil {
 		return err
 	}
-	// The store has it: who gives up now is too late. Else whoever drops the space next would not see it.
+	// The store has it, so cancelling is too late: otherwise the next Drop of the
+	// space would not see it.
 	return a.index.WriteSync(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 		for i := range u.packs {
 			if err := u.packs[i].insert(tx); err != nil {
@@ -309,8 +307,8 @@ func (a *Archive) changeSpace(ctx context.Context, name string, u update) (err e
 	})
 }
 
-// putSpace stores the next version of a space, under a number that is free: a
-// crash may have left one that the index does not know.
+// putSpace stores the next version of a space under a free number: a crash may
+// have left a version that the index does not know.
 func (a *Archive) putSpace(ctx context.Context, s *space, gone bool) error {
 	if s.seq++; gone {
 		return nil

@@ -13,21 +13,21 @@ import (
 	"holt"
 )
 
-// Several databases of one schema are asked as one: each of their tables and
-// views is a virtual table with one column more, which names the source of a
-// row. What a query wants of it, and the terms that bound its columns, become a
-// SELECT on each source that the query does not exclude, so that the indexes
-// there are used. (ATTACH would do the same for ten databases at most.)
+// Across queries several databases of one schema as one. Each of their tables
+// and views becomes a virtual table with an additional column that names the
+// source of a row. The constraints of a query on its columns become a SELECT on
+// each source that the query does not exclude, so that the indexes of the
+// sources are used. (ATTACH is limited to ten databases.)
 
-// Key is a way to find the rows of a view by a column that no index has.
+// Key finds the rows of a view by a column that has no index.
 type Key struct {
 	View, Column string
-	Where        string                               // a term with parameters of their own, as $dir, that no row fails which is wanted
-	Params       func(value string) map[string]string // of the value that the column is to have
+	Where        string                               // a condition with named parameters such as $dir; it must hold for all wanted rows
+	Params       func(value string) map[string]string // values of the parameters for a value of the column
 }
 
 // Across is [Source.Query] over several sources. label is the name of the
-// column that says from which a row is.
+// column that holds the source's name.
 func Across(ctx context.Context, label string, sources []Source, sql string, limits Limits) (holt.QueryResult, error) {
 	return ask(ctx, sql, limits, func(a *asked) (*Conn, error) {
 		var members []member
@@ -66,7 +66,7 @@ func Across(ctx context.Context, label string, sources []Source, sql string, lim
 	})
 }
 
-// member is a source that is open.
+// member is an open source.
 type member struct {
 	name string
 	c    *Conn
@@ -88,16 +88,16 @@ type union struct {
 type unionColumn struct {
 	name   string
 	hidden bool // an argument of a [Table]
-	key    bool // tells the rows of a member apart, together with the others
+	key    bool // part of the key that identifies a row of a member
 }
 
-// plan is how to find rows. Its values come in this order: the names of members
-// that are wanted, then ?1, ?2 … of sql.
+// plan is a way to find rows. Its arguments come in this order: the names of
+// the wanted members, then ?1, ?2 … of sql.
 type plan struct {
 	names int
 	sql   string
 	key   *Key
-	keyed int // which of sql's values the key is for, from 0
+	keyed int // index of the argument of sql that the key constrains
 }
 
 func (u *union) connect(*sqlite.Conn, *sqlite.VTableConnectOptions) (sqlite.VTable, *sqlite.VTableConfig, error) {
@@ -124,12 +124,12 @@ func (u *union) Open() (sqlite.VTableCursor, error) {
 	return &unionCursor{u: u, stmts: make([]*Stmt, len(u.members)), texts: make([]string, len(u.members))}, nil
 }
 
-// BestIndex makes a plan of the terms that can be used.
+// BestIndex makes a plan from the usable constraints.
 func (u *union) BestIndex(in *sqlite.IndexInputs) (*sqlite.IndexOutputs, error) {
 	var p plan
 	var names, values []int // constraints
 	var terms []string
-	rows := 1e5 // what one member is taken to have
+	rows := 1e5 // estimated rows of one member
 	for i, c := range in.Constraints {
 		if c.Column < 0 || c.Column >= len(u.columns) {
 			continue
@@ -186,8 +186,8 @@ func (u *union) key(column string) *Key {
 	return nil
 }
 
-// selects writes what each member is asked: of the columns only those in used
-// and what tells rows apart, since some cost more than to find the row.
+// selects writes the SELECT for each member. It includes only the columns in
+// used and the key columns, since some columns cost more than finding the row.
 func (u *union) selects(used uint64, terms []string) string {
 	var columns []string
 	for i, c := range u.columns[1:] {
@@ -204,16 +204,16 @@ func (u *union) selects(used uint64, terms []string) string {
 	return sql
 }
 
-// unionCursor reads one member after the other.
+// unionCursor reads the members one after the other.
 type unionCursor struct {
 	u      *union
 	p      plan
-	names  []string // of members that a row has to be of: all of them
+	names  []string // a row's member must be in each of these
 	values []any
 	stmts  []*Stmt  // by member, kept for the next Filter
 	texts  []string // of stmts
-	at     int      // member that is read; len(members) at the end
-	open   bool     // it has a statement that runs
+	at     int      // index of the current member; len(members) at the end
+	open   bool     // a statement is running
 }
 
 func (r *unionCursor) Filter(id sqlite.IndexID, argv []sqlite.Value) error {
@@ -227,7 +227,7 @@ func (r *unionCursor) Filter(id sqlite.IndexID, argv []sqlite.Value) error {
 	return r.Next()
 }
 
-// Next goes to the next row, of this member or of one that is to come.
+// Next advances to the next row, of this or a later member.
 func (r *unionCursor) Next() error {
 	for !r.EOF() {
 		if r.open {
@@ -254,7 +254,7 @@ func (r *unionCursor) wanted() bool {
 	return true
 }
 
-// begin begins to read a member.
+// begin starts reading a member.
 func (r *unionCursor) begin() (err error) {
 	stmt := r.stmts[r.at]
 	if stmt == nil || r.texts[r.at] != r.p.sql {
@@ -284,8 +284,8 @@ func (r *unionCursor) begin() (err error) {
 
 func (r *unionCursor) EOF() bool { return r.at >= len(r.u.members) }
 
-// RowID is the same for the same row whichever way it was found: SQLite asks
-// where terms are joined by OR, to return a row once that several find.
+// RowID returns the same number for a row however it was found. SQLite needs
+// that to return a row once if several OR terms match it.
 func (r *unionCursor) RowID() (int64, error) {
 	h := fnv.New64a()
 	fmt.Fprintln(h, r.at)
@@ -321,7 +321,7 @@ func (r *unionCursor) Column(i int, _ bool) (sqlite.Value, error) {
 func (r *unionCursor) Close() error {
 	for _, stmt := range r.stmts {
 		if stmt != nil {
-			stmt.Finalize() // what it failed with was said
+			stmt.Finalize() // its error has been returned
 		}
 	}
 	return nil

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clone writes the database to a new file at path as it is now or a little
-// later, beside writers: one of the states that it had during the call. It
-// shares blocks where the file system can (FICLONE), and else copies bytes,
-// which costs a fifth of what [DB.Copy] does. What is at path has a log of its
-// own, path-wal, and is not synced; [DB.Sync] of it does that.
+// Clone writes a copy of the database to a new file at path while writers run.
+// The copy is one of the states that the database had during the call. Blocks
+// are shared if the file system supports it (FICLONE), otherwise bytes are
+// copied, at a fifth of the cost of [DB.Copy]. The copy has its own log,
+// path-wal. It is not synced; use [DB.Sync].
 //
-// How this can be right with the files alone: the reader that is open all the
-// while keeps the log from being begun anew, so that each page which a
-// checkpoint writes meanwhile, and which may be torn in the copy, is whole in
-// the log, which is copied after the database and without a commit in between.
-// Or all of the log was in the database already: then that reader keeps
-// checkpoints away altogether, and the log only adds to what was copied.
+// The copy is consistent because a read transaction is open during the whole
+// call, so that SQLite does not restart the log. A page that a checkpoint writes
+// meanwhile may be torn in the copied database, but the log has it complete, and
+// the log is copied afterwards with no commit in between. If all of the log was
+// in the database already, the read transaction prevents checkpoints, and the
+// log only adds to the copied state.
 func (d *DB) Clone(ctx context.Context, path string) error {
-	err := d.ReadNow(ctx, func(tx *Tx) error { // segments are held, and a machine may stand still
+	err := d.ReadNow(ctx, func(tx *Tx) error { // ReadNow: the caller holds segments and may have stopped a machine
 		if err := tx.Query("SELECT 1 FROM sqlite_schema LIMIT 1", nil, func(*Row) error { return nil }); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (d *DB) Clone(ctx context.Context, path string) error {
 	return nil
 }
 
-// cloneFile makes a file with the bytes of src.
+// cloneFile creates a file with the bytes of src.
 func cloneFile(ctx context.Context, src *os.File, path string) (err error) {
 	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -59,7 +59,7 @@ func cloneFile(ctx context.Context, src *os.File, path string) (err error) {
 	}
 	for off := int64(0); ; {
 		n, err := unix.CopyFileRange(int(src.Fd()), &off, int(dst.Fd()), nil, 64<<20, 0)
-		if err != nil && off == 0 { // not every file system can
+		if err != nil && off == 0 { // the file system does not support FICLONE
 			_, err := io.Copy(dst, io.NewSectionReader(src, 0, 1<<62))
 			return err
 		}
@@ -72,7 +72,7 @@ func cloneFile(ctx context.Context, src *os.File, path string) (err error) {
 	}
 }
 
-// Sync makes the database as it is survive power loss, with its log.
+// Sync makes the current state, with its log, survive power loss.
 func (d *DB) Sync() error {
 	d.mu.Lock()
 	made := d.commits
@@ -90,7 +90,7 @@ func (d *DB) Sync() error {
 	return nil
 }
 
-// syncLog makes what was committed survive power loss.
+// syncLog makes all commits survive power loss.
 func (d *DB) syncLog() error {
 	log, err := os.OpenFile(d.path+"-wal", os.O_RDWR, 0)
 	if err == nil {

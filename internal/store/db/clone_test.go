@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A clone that is made beside a writer is one state that the database had: the
-// counter and what it counts agree, and nothing that was there before is lost.
-func TestCloneBesideWriter(t *testing.T) {
+// A clone made during writes is one state of the database: the counter matches
+// the rows, and no earlier commit is missing.
+func TestCloneDuringWrites(t *testing.T) {
 	ctx := context.Background()
 	d := openTest(t)
 	stop, ended := make(chan struct{}), make(chan error, 1)

@@ -7,9 +7,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Copy writes one state of the database to a new file at path, page by page:
-// what did not change since an earlier copy has the same bytes at the same
-// place. It runs beside writers. The copy is not synced.
+// Copy writes one state of the database to a new file at path, page by page,
+// while writers run. Unchanged pages have the same bytes at the same offset as
+// in an earlier copy. The copy is not synced.
 func (d *DB) Copy(path string) (err error) {
 	src, err := d.Reader()
 	if err != nil {

@@ -1,21 +1,20 @@
-// Package db is SQLite as Holt uses it: one writer, a pool of readers,
-// migrations, and a guard around the SQL that users send (see [Source]).
+// Package db wraps SQLite: one writer, a pool of readers, migrations, and
+// restricted execution of users' SQL (see [Source]).
 //
-// Readers that may take long share a few connections and wait for each other
-// ([DB.Read]); who holds a lock reads without waiting ([DB.ReadNow]).
+// Long reads share a few connections and wait for each other ([DB.Read]).
+// Callers that hold a lock read without waiting ([DB.ReadNow]).
 //
 // It is not an abstraction over databases: callers write SQL and step
 // statements. It is the only package that imports the driver.
 //
-// Databases run in WAL mode with synchronous=NORMAL: a commit survives the
-// death of the process at once and power loss only after the next checkpoint
-// or [DB.WriteSync]; what is lost is always a suffix of the commits.
+// Databases use WAL mode with synchronous=NORMAL. A commit survives the death of
+// the process at once, and power loss after the next checkpoint or
+// [DB.WriteSync]. A power loss always removes a suffix of the commits.
 //
-// Known traps: a [Conn] belongs to one goroutine at a time. Never open a
-// database file by hand: closing any descriptor of it drops SQLite's locks. (A DB
-// keeps one of its own, and closes it last.)
-// Statements from Prepare are cached by their text and must be Reset, or be
-// stepped to their end, before the next use.
+// Known traps: a [Conn] belongs to one goroutine at a time. Never open a database
+// file directly: closing any descriptor of it drops SQLite's locks. (A DB has one
+// descriptor of its own and closes it last.) Statements from Prepare are cached
+// by their text: Reset them, or step them to the end, before the next use.
 package db
 
 import (
@@ -47,33 +46,34 @@ type DB struct {
 
 	mu      sync.Mutex // held by the write transaction
 	writer  *Conn
-	commits int // since it was opened; the first synced of them survive power loss
+	commits int // since it was opened; the first synced ones survive power loss
 	synced  int
 	told    func() // see OnCommit
 }
 
 var errClosed = errors.New("database is closed")
 
-// busy is how long a connection waits for another process's lock.
+// busy is the timeout for another process's lock.
 const busy = 10 * time.Second
 
-// Open opens or creates the database at path and brings it to the newest
-// schema: migrations[i] takes it from version i to i+1, each in a transaction.
-// A migration that was released is never changed.
+// Open opens or creates the database at path and migrates it to the newest
+// schema. migrations[i] takes it from version i to i+1 in a transaction. A
+// released migration is never changed.
 func Open(path string, migrations []string) (*DB, error) {
 	return open(path, func(w *Conn) error { return migrate(w, migrations) })
 }
 
-// ErrSchema says that a database was made from another schema.
-var ErrSchema = errors.New("the database was made from another schema")
+// ErrSchema is returned for a database that was created with another schema.
+var ErrSchema = errors.New("the database was created with another schema")
 
-// OpenDerived opens or creates a database whose rows can be made again: it has
-// no migrations, and numbers computed from the text of its schema. tables are
-// its tables; one with others is left as it is and refused with [ErrSchema].
-// views are what follows from the rows: indexes, views and statistics. One with
-// others gets them anew, in one transaction, which costs reading the rows.
+// OpenDerived opens or creates a database whose rows can be rebuilt. It has no
+// migrations; its version is computed from the text of its schema. tables
+// creates the tables; a database with other tables is left unchanged and the
+// error is [ErrSchema]. views creates what is derived from the rows: indexes,
+// views and statistics. If views has changed they are recreated in one
+// transaction, which reads all rows.
 func OpenDerived(path, tables, views string) (*DB, error) {
-	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29 // never a migration's
+	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29 // above all versions of migrations
 	shown := int(int32(crc32.ChecksumIEEE([]byte(views))))
 	return open(path, func(w *Conn) error {
 		version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
@@ -96,7 +96,7 @@ func OpenDerived(path, tables, views string) (*DB, error) {
 	})
 }
 
-// dropViews returns what takes away all that follows from the rows.
+// dropViews returns SQL that drops everything derived from the rows.
 func dropViews(w *Conn) (script string, err error) {
 	err = sqlitex.Execute(w, `SELECT 'DROP ' || type || ' "' || replace(name, '"', '""') || '";' FROM sqlite_schema
 		WHERE type IN ('index', 'view', 'trigger') AND sql IS NOT NULL OR name = 'sqlite_stat1'`,
@@ -105,12 +105,13 @@ func dropViews(w *Conn) (script string, err error) {
 }
 
 func open(path string, prepare func(*Conn) error) (*DB, error) {
-	// SQLite gives a database the umask's mode, and its WAL and shared memory
-	// the database's. A database is open to its owner only.
+	// SQLite creates a database with the mode of the umask, and its WAL and shared
+	// memory with the mode of the database. Create it with access for the owner
+	// only.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case err == nil:
-		err = f.Close() // new: nobody has locks on it yet
+		err = f.Close() // a new file has no locks to lose
 	case errors.Is(err, fs.ErrExist):
 		err = os.Chmod(path, 0o600)
 	}
@@ -143,8 +144,7 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 	return d, nil
 }
 
-// ReadFile runs fn in one read transaction of a database that this process
-// does not have open.
+// ReadFile runs fn in one read transaction on a database that this process does not have open.
 func ReadFile(path string, fn func(*Tx) error) (err error) {
 	c, err := connect(path, sqlite.OpenReadOnly)
 	if err != nil {
@@ -189,20 +189,19 @@ func migrate(c *Conn, migrations []string) error {
 	return nil
 }
 
-// IsCorrupt tells whether an error says that a file is no database, or a
-// damaged one.
+// IsCorrupt reports whether err says that a file is not a database or is damaged.
 func IsCorrupt(err error) bool {
 	code := sqlite.ErrCode(err).ToPrimary()
 	return err != nil && (code == sqlite.ResultCorrupt || code == sqlite.ResultNotADB)
 }
 
-// IsFull tells whether an error says that there is no room on the disk.
+// IsFull reports whether err says that the disk is full.
 func IsFull(err error) bool {
 	return err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull
 }
 
-// Write runs fn in a write transaction, which is rolled back if fn fails.
-// Waiting for the transaction that runs is not cut short by ctx.
+// Write runs fn in a write transaction, and rolls it back if fn fails. The wait
+// for a running write transaction does not end with ctx.
 func (d *DB) Write(ctx context.Context, fn func(*Tx) error) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,7 +213,7 @@ func (d *DB) write(ctx context.Context, fn func(*Tx) error) (err error) {
 	return err
 }
 
-// change is write, and tells whether any row was changed.
+// change is Write and reports whether a row was changed.
 func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err error) {
 	if d.writer == nil {
 		return false, errClosed
@@ -235,31 +234,31 @@ func (d *DB) change(ctx context.Context, fn func(*Tx) error) (changed bool, err 
 			}
 		}
 	}()
-	defer end(&err) // which also takes back what a panic left
+	defer end(&err) // also rolls back after a panic
 	if before, err = d.changes(); err != nil {
 		return false, err
 	}
 	err = fn(&Tx{d.writer})
 	n, counted := d.changes()
 	after = n
-	return false, errors.Join(err, counted) // changed is known when it has ended
+	return false, errors.Join(err, counted) // changed is valid only after end
 }
 
-// OnCommit has fn called after each commit that has changed rows; nil: nothing. It is called
-// while others wait to write: it must return at once, and may not use the database.
+// OnCommit sets a function that is called after each commit that changed rows;
+// nil: none. Writers wait for it: it must return at once and must not use the
+// database.
 func (d *DB) OnCommit(fn func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.told = fn
 }
 
-// changes counts the rows that the writer has changed.
+// changes returns the number of rows changed by the writer.
 func (d *DB) changes() (int64, error) {
 	return sqlitex.ResultInt64(d.writer.Prep("SELECT total_changes()"))
 }
 
-// WriteSync is Write, and when it returns nil this commit and all before it
-// survive power loss.
+// WriteSync is Write; when it returns nil this and all earlier commits survive power loss.
 func (d *DB) WriteSync(ctx context.Context, fn func(*Tx) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -272,7 +271,7 @@ func (d *DB) WriteSync(ctx context.Context, fn func(*Tx) error) error {
 	changed, err := d.change(ctx, fn)
 	if err == nil && changed {
 		d.synced = d.commits
-	} else if err == nil { // SQLite synced nothing, not even what came before
+	} else if err == nil { // an empty transaction makes SQLite sync nothing, not even earlier commits
 		if err = d.syncLog(); err == nil {
 			d.synced = d.commits
 		}
@@ -280,20 +279,20 @@ func (d *DB) WriteSync(ctx context.Context, fn func(*Tx) error) error {
 	return errors.Join(err, sqlitex.ExecuteTransient(d.writer, "PRAGMA synchronous = NORMAL", nil))
 }
 
-// Unsynced returns how many of the last commits, of those since the database
-// was opened, power loss may take back; of them, SQLite may have synced some.
+// Unsynced returns how many of the latest commits since Open a power loss may
+// remove. SQLite may already have synced some of them.
 func (d *DB) Unsynced() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.commits - d.synced
 }
 
-// Readers is how many calls of [DB.Read] run at once; others wait for them.
+// Readers is the number of concurrent calls of [DB.Read]; further calls wait.
 const Readers = 4
 
-// Read runs fn in one read transaction: it sees one state of the database. It
-// may wait for other readers for as long as ctx allows: nobody calls it who holds
-// what they need, another reader of the same database above all.
+// Read runs fn in one read transaction. It may wait for other readers until ctx
+// ends, so the caller must not hold anything that a reader needs, in particular
+// another reader of the same database.
 func (d *DB) Read(ctx context.Context, fn func(*Tx) error) (err error) {
 	c, err := d.readers.Take(ctx)
 	if err != nil {
@@ -304,8 +303,7 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) (err error) {
 	return fn(&Tx{c})
 }
 
-// Reader opens a read-only connection that belongs to the caller, who closes
-// it before the DB.
+// Reader opens a read-only connection. The caller must close it before the DB.
 func (d *DB) Reader() (*Conn, error) { return connect(d.path, sqlite.OpenReadOnly) }
 
 // Close waits for the running transaction and closes all connections.
@@ -317,5 +315,5 @@ func (d *DB) Close() error {
 	if w == nil {
 		return nil
 	}
-	return errors.Join(d.readers.Close(), d.spares.close(), w.Close(), d.file.Close()) // a Clone that runs has a reader and may wait for mu
+	return errors.Join(d.readers.Close(), d.spares.close(), w.Close(), d.file.Close()) // a running Clone has a reader and may wait for mu
 }

@@ -30,7 +30,7 @@ func openTest(t *testing.T) *DB {
 	return d
 }
 
-// TestModes: others may not read a database, wherever it lies.
+// TestModes: other users cannot read a database in any directory.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "x.db"), nil, 0o644); err != nil {
@@ -105,8 +105,8 @@ func TestWriteReadMigrate(t *testing.T) {
 	}
 }
 
-// A copy is one state of the database, also beside a writer, and a copy made
-// later has the same bytes where nothing has changed.
+// A copy made during writes is one state of the database, and a later copy has
+// the same bytes where nothing has changed.
 func TestCopy(t *testing.T) {
 	d := openTest(t)
 	add := func(n int) {
@@ -207,7 +207,7 @@ func TestQueryValues(t *testing.T) {
 	}
 }
 
-func TestQueryGuard(t *testing.T) {
+func TestQueryIsReadOnly(t *testing.T) {
 	d := openTest(t)
 	other := filepath.Join(t.TempDir(), "other.db")
 	for _, sql := range []string{
@@ -235,10 +235,10 @@ func TestQueryErrorsAreSentences(t *testing.T) {
 		"SELECT * FROM files":               "in the query: no such table: files",
 		"SELECT v FROM a WHERE":             "in the query: the statement is not complete",
 		"SELECT f(1)":                       "in the query: no such function: f, at line 1, column 8",
-		"PRAGMA user_version":               "a query can only read",
-		"DELETE FROM a":                     "a query can only read",
-		"SELECT randomblob(100000000)":      "the query made a value, or a row, of more than 256 KiB",
-		"SELECT 1; SELECT 2":                "the query holds more than one statement",
+		"PRAGMA user_version":               "the query is not read-only",
+		"DELETE FROM a":                     "the query is not read-only",
+		"SELECT randomblob(100000000)":      "a value or row of the query exceeds 256 KiB",
+		"SELECT 1; SELECT 2":                "the query has more than one statement",
 	} {
 		if _, err := (Source{DB: d}).Query(context.Background(), sql, Limits{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", sql, err)
@@ -266,7 +266,7 @@ func TestQueryLimits(t *testing.T) {
 	}
 }
 
-// TestPanicInWrite: what is recovered from leaves no transaction open.
+// TestPanicInWrite: a panic rolls back the transaction.
 func TestPanicInWrite(t *testing.T) {
 	d := openTest(t)
 	func() {

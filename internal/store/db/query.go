@@ -14,7 +14,7 @@ import (
 	"holt"
 )
 
-// Limits bound one user query. Zero fields take the defaults.
+// Limits limit one user query. Zero fields take the defaults.
 type Limits struct {
 	Time  time.Duration // default 10 s
 	Rows  int           // default 10,000
@@ -34,50 +34,49 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Source is a database that users may ask, and what they find there.
+// Source is a database that users can query.
 type Source struct {
 	DB     *DB
-	Views  string  // SQL of ours that is run first: temporary views go before the database's
+	Views  string  // SQL that is run first; its temporary views hide those of the database
 	Tables []Table // besides those of the database
 
 	// For Across.
 	Name   string
 	Keys   []Key
-	Unique map[string][]string // columns that tell the rows of a view, or of one of Tables, apart
+	Unique map[string][]string // key columns of views and Tables
 }
 
-// Query runs one SELECT that a user sent: on a read-only connection of its own
-// whose authorizer refuses everything but reading, in one transaction, within
-// limits. A result that is too long is cut and marked Truncated. Errors are
+// Query runs one SELECT of a user in one read transaction, on its own read-only
+// connection, with an authorizer that allows only reading, and within limits. A
+// result that exceeds them is truncated and marked Truncated. Errors are
 // InvalidArgument (the SQL), Timeout, or those of a [Table].
 func (s Source) Query(ctx context.Context, sql string, limits Limits) (holt.QueryResult, error) {
 	return ask(ctx, sql, limits, func(a *asked) (*Conn, error) { return a.source(s) })
 }
 
-// What bounds the memory of a query: SQLite keeps its program's values in
-// registers, of which an instruction fills one at most, and puts everything
-// else aside in files once it takes more than a few MiB. The first two
-// together are some 300 MiB for a program that does nothing but that; usual
-// queries have some hundred instructions. The length bounds the time of an
-// instruction too, which nothing interrupts: instr, replace and LIKE multiply
-// the lengths of what they are given.
+// These limits bound the memory and time of a query. SQLite keeps values in
+// registers, at most one per instruction, and spills the rest to files above a
+// few MiB. The first two limits together allow about 300 MiB in the worst case;
+// usual queries have some hundred instructions. The length limits the time of a
+// single instruction, which cannot be interrupted: instr, replace and LIKE
+// multiply the lengths of their arguments.
 const (
-	mostValue   = 256 << 10 // bytes of one value, and of one row on its way
-	mostSteps   = 43 << 6   // instructions; SQLite doubles what it has, beginning with 42
+	mostValue   = 256 << 10 // bytes of one value, and of one row in a sorter
+	mostSteps   = 43 << 6   // instructions; SQLite grows the program by doubling from 42
 	mostSQL     = 128 << 10 // bytes
 	mostColumns = 200
 	mostPattern = 1000 // bytes of a pattern of LIKE or GLOB
 )
 
-// asked is one question while it is answered.
+// asked is the state of one query.
 type asked struct {
 	ctx     context.Context
 	conns   []*Conn
-	refused error // what a table said; SQLite passes only its text on
-	held    int   // rows of tables that cursors hold
+	refused error // the error of a table; SQLite passes on only its text
+	held    int   // rows of tables held by cursors
 }
 
-// ask answers one question on the connection that open returns.
+// ask runs one query on the connection that open returns.
 func ask(ctx context.Context, sql string, limits Limits, open func(*asked) (*Conn, error)) (holt.QueryResult, error) {
 	limits = limits.withDefaults()
 	start := time.Now()
@@ -106,8 +105,7 @@ func ask(ctx context.Context, sql string, limits Limits, open func(*asked) (*Con
 	return res, nil
 }
 
-// source opens a source: everything that is read of it from now on is of one
-// state of it.
+// source opens a source. All reads of it see one state.
 func (a *asked) source(s Source) (*Conn, error) {
 	c, err := a.connect(s.DB.path, sqlite.OpenReadOnly)
 	if err != nil {
@@ -131,7 +129,7 @@ func (a *asked) source(s Source) (*Conn, error) {
 	return c, nil
 }
 
-// connect opens a connection that ends with the question.
+// connect opens a connection that is closed with the query.
 func (a *asked) connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
 	c, err := sqlite.OpenConn(path, flags)
 	if err != nil {
@@ -144,18 +142,17 @@ func (a *asked) connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
 		sqlite.LimitLikePatternLength: mostPattern, sqlite.LimitAttached: 0} {
 		c.Limit(limit, n)
 	}
-	return c, nil // never SetDefensive: the driver passes too few arguments, and SQLite writes through what follows them
+	return c, nil // never SetDefensive: the driver passes too few arguments, and SQLite writes to a garbage address
 }
 
-// close ends what the question opened: first the connection that reads of the
-// others.
+// close closes the connections of the query, first the one that reads from the others.
 func (a *asked) close() {
 	for i := len(a.conns) - 1; i >= 0; i-- {
-		a.conns[i].Close() // nothing was written
+		a.conns[i].Close() // read only
 	}
 }
 
-// explain says what is wrong with a query as its author can use it.
+// explain turns an error of SQLite into one for the author of the query.
 func (a *asked) explain(sql string, err error, limits Limits) error {
 	var e *holt.Error
 	switch {
@@ -163,25 +160,25 @@ func (a *asked) explain(sql string, err error, limits Limits) error {
 		return e
 	case errors.Is(a.ctx.Err(), context.DeadlineExceeded):
 		return holt.Errorf(holt.Timeout, "the query took longer than %s", holt.ShortDuration(limits.Time)).
-			WithHint("ask for less, or allow more time")
+			WithHint("select fewer rows, or allow more time")
 	case a.ctx.Err() != nil:
-		return holt.Errorf(holt.Timeout, "the query was given up: %w", a.ctx.Err())
+		return holt.Errorf(holt.Timeout, "the query was cancelled: %w", a.ctx.Err())
 	case a.refused != nil:
 		return holt.AsError(a.refused)
 	}
-	const only = "one SELECT; no PRAGMA, ATTACH or change of any kind"
+	const only = "send one SELECT; PRAGMA, ATTACH and changes are not allowed"
 	reason := reasonOf(err)
 	switch code := sqlite.ErrCode(err).ToPrimary(); {
 	case code == sqlite.ResultAuth, strings.HasPrefix(reason, "cannot modify"):
-		return holt.Errorf(holt.InvalidArgument, "a query can only read").WithHint(only)
+		return holt.Errorf(holt.InvalidArgument, "the query is not read-only").WithHint(only)
 	case code == sqlite.ResultTooBig:
-		return holt.Errorf(holt.InvalidArgument, "the query made a value, or a row, of more than %d KiB", mostValue>>10).
-			WithHint("ask for rows instead of putting many values into one")
+		return holt.Errorf(holt.InvalidArgument, "a value or row of the query exceeds %d KiB", mostValue>>10).
+			WithHint("return many rows instead of one large value")
 	case code == sqlite.ResultNoMem:
-		return holt.Errorf(holt.InvalidArgument, "the query is too large: SQLite needs more than %d instructions for it", mostSteps).
-			WithHint("ask in several queries")
+		return holt.Errorf(holt.InvalidArgument, "the query is too complex: it needs more than %d SQLite instructions", mostSteps).
+			WithHint("split it into several queries")
 	case code == sqlite.ResultFull:
-		return holt.Errorf(holt.OutOfSpace, "the disk that holds temporary files is full").WithHint("ask for less, or without ORDER BY")
+		return holt.Errorf(holt.OutOfSpace, "the disk that holds temporary files is full").WithHint("select fewer rows, or omit ORDER BY")
 	case reason == "incomplete input":
 		reason = "the statement is not complete"
 	}
@@ -193,7 +190,7 @@ func (a *asked) explain(sql string, err error, limits Limits) error {
 	return holt.Errorf(holt.InvalidArgument, "in the query: %s", strings.ToValidUTF8(reason, "\uFFFD"))
 }
 
-// reasonOf is SQLite's own sentence, without what the driver puts before it.
+// reasonOf returns SQLite's own message without the driver's prefix.
 func reasonOf(err error) string {
 	code := sqlite.ErrCode(err).Message()
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {

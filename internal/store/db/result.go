@@ -20,7 +20,7 @@ func run(c *Conn, sql string, limits Limits) (holt.QueryResult, error) {
 	}
 	defer stmt.Finalize()
 	if strings.Trim(sql[len(sql)-trailing:], "; \t\r\n") != "" {
-		return res, holt.Errorf(holt.InvalidArgument, "the query holds more than one statement").WithHint("send them one by one")
+		return res, holt.Errorf(holt.InvalidArgument, "the query has more than one statement").WithHint("send one statement at a time")
 	}
 	n := stmt.ColumnCount()
 	if n == 0 {
@@ -52,7 +52,7 @@ func run(c *Conn, sql string, limits Limits) (holt.QueryResult, error) {
 	}
 }
 
-// value returns a column as JSON can carry it.
+// value converts a column for JSON.
 func value(stmt *Stmt, i int) any {
 	switch stmt.ColumnType(i) {
 	case sqlite.TypeInteger:

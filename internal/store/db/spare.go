@@ -9,8 +9,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// spares are reading connections that nobody waits for: where none is idle one
-// is opened.
+// spares is a pool of read connections that opens a new one if none is idle, so
+// that no caller waits.
 type spares struct {
 	mu     sync.Mutex
 	idle   []*Conn
@@ -18,12 +18,12 @@ type spares struct {
 	used   sync.WaitGroup
 }
 
-// mostIdle is how many spares stay open for the next.
+// mostIdle is the number of idle connections that stay open.
 const mostIdle = 2
 
-// ReadNow is [DB.Read] that never waits for other readers. It is for who holds a lock
-// that writers wait for, and for who reads already: how many there are at once
-// is theirs to bound.
+// ReadNow is [DB.Read] without the limit on concurrent readers. It is for
+// callers that hold a lock that writers wait for, and for callers that are
+// already readers. The callers bound how many run at once.
 func (d *DB) ReadNow(ctx context.Context, fn func(*Tx) error) (err error) {
 	c, err := d.spares.take(d.path)
 	if err != nil {
@@ -63,13 +63,13 @@ func (s *spares) put(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.idle) >= mostIdle {
-		c.Close() // nothing was written
+		c.Close() // read only
 		return
 	}
 	s.idle = append(s.idle, c)
 }
 
-// close waits for those that are used.
+// close waits for the connections in use.
 func (s *spares) close() (err error) {
 	s.mu.Lock()
 	s.closed = true

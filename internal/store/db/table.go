@@ -10,31 +10,30 @@ import (
 	"holt"
 )
 
-// Table is a table that a query can ask although no database has it: Go finds
-// its rows. It is called like a function, name('a', 'b'), or without arguments.
+// Table is a virtual table whose rows are computed in Go. A query calls it like
+// a function, name('a', 'b'), or uses it without arguments.
 type Table struct {
 	Name    string
-	Columns []string // of its rows
-	Args    []string // hidden columns: what it is called with
+	Columns []string // of the result
+	Args    []string // arguments, as hidden columns
 
-	// Find returns the rows for args, of which those that were not given are "".
-	// It reads with tx, which sees what the query sees. An error that is a
-	// [holt.Error] is what the query says.
+	// Find returns the rows for args; arguments that were not given are "". tx sees
+	// the same state as the query. A [holt.Error] becomes the error of the query.
 	Find func(tx *Tx, args []string) (Rows, error)
 }
 
-// Rows are what a [Table] found. They are not changed any more.
+// Rows is the result of a [Table]. It is immutable.
 type Rows interface {
 	Len() int
-	// Value is what a column of a row holds: string, int64, bool or nil. After
-	// the columns come the arguments, of those that were not given too.
+	// Value returns a column of a row: string, int64, bool or nil. The columns are
+	// followed by the arguments, including those not given.
 	Value(row, column int) any
 }
 
-// mostHeld bounds the rows of tables that the cursors of one query hold.
+// mostHeld limits the rows of tables held by the cursors of one query.
 const mostHeld = 1_000_000
 
-// computed connects a table of a source for one question.
+// computed registers a table of a source for one query.
 func (a *asked) computed(t Table, source string) sqlite.VTableConnectFunc {
 	return func(c *sqlite.Conn, _ *sqlite.VTableConnectOptions) (sqlite.VTable, *sqlite.VTableConfig, error) {
 		var columns []string
@@ -48,21 +47,21 @@ func (a *asked) computed(t Table, source string) sqlite.VTableConnectFunc {
 	}
 }
 
-// computedTable is a table on one connection. It remembers what it found last,
-// since a join asks the same again for each row beside it.
+// computedTable is a table on one connection. It caches its last result, since
+// a join repeats the same call for each outer row.
 type computedTable struct {
 	a      *asked
 	t      Table
 	c      *Conn
-	source string // its name, if there are several
+	source string // name of the source, if there are several
 	args   []string
 	rows   Rows
 }
 
-// BestIndex takes the arguments. A plan in which one is not known yet is none.
+// BestIndex assigns the arguments. A plan in which an argument is not known yet is unusable.
 func (v *computedTable) BestIndex(in *sqlite.IndexInputs) (*sqlite.IndexOutputs, error) {
 	out := &sqlite.IndexOutputs{ConstraintUsage: make([]sqlite.IndexConstraintUsage, len(in.Constraints)), EstimatedCost: 1e6, EstimatedRows: 1e4}
-	at := make([]int, len(v.t.Args)) // which constraint says an argument
+	at := make([]int, len(v.t.Args)) // index of the constraint for each argument
 	for i, c := range in.Constraints {
 		n := c.Column - len(v.t.Columns)
 		if n < 0 || c.Op != sqlite.IndexConstraintEq || at[n] != 0 {
@@ -88,7 +87,7 @@ func (v *computedTable) Open() (sqlite.VTableCursor, error) { return &computedCu
 func (v *computedTable) Disconnect() error                  { return nil }
 func (v *computedTable) Destroy() error                     { return nil }
 
-// find returns the rows for arguments, for a cursor that held some before.
+// find returns the rows for arguments. held is the number of rows that the cursor held before.
 func (v *computedTable) find(args []string, held int) (Rows, error) {
 	if v.rows == nil || !slices.Equal(v.args, args) {
 		rows, err := v.t.Find(&Tx{v.c}, args)
@@ -99,8 +98,8 @@ func (v *computedTable) find(args []string, held int) (Rows, error) {
 	}
 	v.a.held += v.rows.Len() - held
 	if v.a.held > mostHeld {
-		return nil, holt.Errorf(holt.InvalidArgument, "the query holds more than %d rows of %s at once", mostHeld, v.t.Name).
-			WithHint("ask for fewer at a time; holt workspace diff shows more")
+		return nil, holt.Errorf(holt.InvalidArgument, "the query holds more than %d rows of %s in memory", mostHeld, v.t.Name).
+			WithHint("select fewer rows; holt workspace diff has no such limit")
 	}
 	return v.rows, nil
 }
@@ -138,7 +137,7 @@ func (u *computedCursor) Close() error          { u.v.a.held -= u.held; return n
 
 func (u *computedCursor) Column(i int, _ bool) (sqlite.Value, error) {
 	if n := i - len(u.v.t.Columns); n >= 0 && u.args[n] != "" {
-		return sqlite.TextValue(u.args[n]), nil // SQLite may compare it again
+		return sqlite.TextValue(u.args[n]), nil // SQLite may check the constraint again
 	}
 	switch v := u.rows.Value(u.row, i).(type) {
 	case string:
@@ -157,7 +156,7 @@ func (u *computedCursor) Column(i int, _ bool) (sqlite.Value, error) {
 	}
 }
 
-// refuse keeps what a table says for who asked.
+// refuse records the error of a table as that of the query.
 func (a *asked) refuse(err error) error {
 	if a.refused == nil && holt.CodeOf(err) != holt.Internal {
 		a.refused = err
@@ -165,5 +164,5 @@ func (a *asked) refuse(err error) error {
 	return err
 }
 
-// quoted is a name as SQL writes it.
+// quoted quotes a name for SQL.
 func quoted(name string) string { return fmt.Sprintf("%q", name) }

@@ -8,35 +8,36 @@ import (
 	"holt"
 )
 
-// Turns has the questions of users wait for each other: a few run at once, fewer of any one tenant and about any one
-// thing, so that nobody's long ones hold up all others. What all tenants ask together leaves an admin one.
+// Turns is a semaphore for users' queries. It limits how many run at once, in
+// all, for each tenant, and for each object, so that slow queries of one tenant
+// do not block the others. One place is reserved for admins.
 type Turns struct {
-	Most     int // at once, and one more of an admin's
-	OfTenant int // of them of one tenant but an admin's
-	OfOne    int // of them about one thing
+	Most     int // queries at once, plus one for admins
+	OfTenant int // queries at once of one tenant; admins have no such limit
+	OfOne    int // queries at once of one object
 
 	mu      sync.Mutex
 	n       int
 	of      map[string]int // by tenant
-	waiting map[string]int // likewise
+	waiting map[string]int // by tenant
 	about   map[string]int
-	ended   chan struct{} // closed when one ends, if somebody waits
+	ended   chan struct{} // closed when a query ends, if one waits
 }
 
-// mostWaiting is how many questions of a tenant may wait.
+// mostWaiting is the number of queries of a tenant that may wait.
 const mostWaiting = 8
 
-// question is one that runs, or waits.
+// question is a query that runs or waits.
 type question struct {
-	tenant string // "": an admin
+	tenant string // "" for admins
 	about  []string
 }
 
-// Take waits until a question of ctx's actor about some things may run. end ends it.
+// Take waits until a query of ctx's actor about some objects may run. Call end when it has run.
 //
-// Errors: Timeout (ctx has ended), TooMany (others of the tenant wait).
+// Errors: Timeout (ctx has ended), TooMany (too many queries of the tenant wait).
 func (t *Turns) Take(ctx context.Context, about ...string) (end func(), err error) {
-	q := question{about: slices.Compact(slices.Sorted(slices.Values(about)))} // of one, several states may be asked
+	q := question{about: slices.Compact(slices.Sorted(slices.Values(about)))} // a query may name several states of one object
 	if a, _ := holt.ActorOf(ctx); !a.Admin() {
 		q.tenant = a.Tenant
 	}
@@ -51,14 +52,14 @@ func (t *Turns) Take(ctx context.Context, about ...string) (end func(), err erro
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return nil, holt.Errorf(holt.Timeout, "the query was given up while it waited for others: %w", context.Cause(ctx))
+			return nil, holt.Errorf(holt.Timeout, "the query was cancelled while it waited for other queries: %w", context.Cause(ctx))
 		}
 		ended = t.again(q)
 	}
 	return func() { t.end(q) }, nil
 }
 
-// first is the first try; the question waits if it gets no turn.
+// first is the first attempt. If it fails the query is counted as waiting.
 func (t *Turns) first(q question) (ended chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,8 +67,8 @@ func (t *Turns) first(q question) (ended chan struct{}, err error) {
 		return nil, nil
 	}
 	if q.tenant != "" && t.waiting[q.tenant] >= mostWaiting {
-		return nil, holt.Errorf(holt.TooMany, "%d queries of the tenant wait already", mostWaiting).
-			WithHint("come again when some have been answered: of a tenant %d run at once", t.OfTenant)
+		return nil, holt.Errorf(holt.TooMany, "too many queries: %d queries of this tenant are waiting already", mostWaiting).
+			WithHint("try again later: at most %d queries of a tenant run at once", t.OfTenant)
 	}
 	tally(&t.waiting, q.tenant, 1)
 	return ended, nil
@@ -79,7 +80,7 @@ func (t *Turns) again(q question) (ended chan struct{}) {
 	return t.try(q)
 }
 
-// try takes a turn and returns nil, or what is closed when it may be tried again. The lock is held.
+// try takes a turn and returns nil, or returns a channel that is closed when to retry. mu is held.
 func (t *Turns) try(q question) (ended chan struct{}) {
 	most := t.Most
 	if q.tenant == "" {
@@ -111,7 +112,7 @@ func (t *Turns) end(q question) {
 	}
 }
 
-// counts counts a question that runs. The lock is held.
+// counts adds by to the counts of a running query. mu is held.
 func (t *Turns) counts(q question, by int) {
 	t.n += by
 	tally(&t.of, q.tenant, by)
@@ -120,7 +121,7 @@ func (t *Turns) counts(q question, by int) {
 	}
 }
 
-// tally adds to one of many; those that are 0 are not there.
+// tally adds by to all[one] and removes zero counts.
 func tally(all *map[string]int, one string, by int) {
 	if *all == nil {
 		*all = map[string]int{}

@@ -8,7 +8,7 @@ import (
 	"holt"
 )
 
-// asks is a context of a tenant's token; "": of an admin's.
+// asks returns the context of a call by a tenant's token; "": by an admin's.
 func asks(ctx context.Context, tenant string) context.Context {
 	return holt.WithActor(ctx, holt.Actor{Token: "tok_aaaaaaaaaaaaaaaa", Tenant: tenant, Rights: holt.Rights{Admin: tenant == ""}})
 }
@@ -41,8 +41,8 @@ func nothingLeft(t *testing.T, all *Turns) {
 	}
 }
 
-// TestTurns has the queries about one thing leave a turn to others, and each wait
-// end with a turn or with who waits.
+// TestTurns: queries of one object leave turns to others, and a wait ends with
+// a turn or with its context.
 func TestTurns(t *testing.T) {
 	all := Turns{Most: 4, OfTenant: 4, OfOne: 2}
 	take, waits := turnsOf(t, &all)
@@ -74,8 +74,8 @@ func TestTurns(t *testing.T) {
 	nothingLeft(t, &all)
 }
 
-// TestTurnsOfTenants: what one tenant asks, about whatever and however much, leaves turns to others, and what all of them
-// ask together one to an admin.
+// TestTurnsOfTenants: the queries of one tenant leave turns to other tenants,
+// and those of all tenants leave one to an admin.
 func TestTurnsOfTenants(t *testing.T) {
 	all := Turns{Most: 4, OfTenant: 2, OfOne: 2}
 	take, waits := turnsOf(t, &all)
@@ -91,8 +91,8 @@ func TestTurnsOfTenants(t *testing.T) {
 	nothingLeft(t, &all)
 }
 
-// TestTurnsThatWait: of a tenant only some questions wait, more are refused; those of others are not.
-func TestTurnsThatWait(t *testing.T) {
+// TestTurnsLimitWaiting: further queries of a tenant with too many waiting are refused; those of other tenants are not.
+func TestTurnsLimitWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := Turns{Most: 2, OfTenant: 1}
 		take, _ := turnsOf(t, &all)

@@ -2,12 +2,11 @@ package db
 
 import "zombiezen.com/go/sqlite/sqlitex"
 
-// Tx is a running transaction. It must not be kept after the function it was
-// passed to.
+// Tx is a running transaction. It is valid only during the function it is passed to.
 type Tx struct{ conn *Conn }
 
-// Row is the current row of a query, valid during the call it was passed to.
-// Columns count from 0.
+// Row is the current row of a query, valid only during the call it is passed
+// to. Columns count from 0.
 type Row struct{ stmt *Stmt }
 
 // Exec runs one statement. Arguments are bound to ?1, ?2 … in order: integers,
@@ -27,8 +26,8 @@ func (t *Tx) Query(sql string, args []any, fn func(*Row) error) error {
 // Changes returns how many rows the last statement changed.
 func (t *Tx) Changes() int { return t.conn.Changes() }
 
-// Prepare returns the statement for sql, kept by the connection: for callers
-// that run it thousands of times.
+// Prepare returns a statement that the connection caches, for callers that run
+// it thousands of times.
 func (t *Tx) Prepare(sql string) (*Stmt, error) { return t.conn.Prepare(sql) }
 
 // Int64 returns a column as an integer.
@@ -47,5 +46,5 @@ func (r *Row) Bytes(i int) []byte {
 	return b
 }
 
-// Null tells whether a column is NULL.
+// Null reports whether a column is NULL.
 func (r *Row) Null(i int) bool { return r.stmt.ColumnIsNull(i) }

@@ -1,7 +1,8 @@
-// Package flock has locks on whole files (flock(2)), by which processes keep each other from one directory. It does not
-// wait, and says nothing to people: what a lock protects is its caller's.
+// Package flock locks whole files with flock(2). Processes use it to exclude each other from a directory. It does not
+// wait and does not define what a lock protects.
 //
-// A lock belongs to the open file: whoever inherits that has it too, and it ends with the last of them, or with [Close].
+// A lock belongs to the open file: processes that inherit the file share the lock. It ends when the last of them closes
+// the file, or with [Close].
 package flock
 
 import (
@@ -12,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld says that someone else has the lock.
+// ErrHeld is returned if another process has the lock.
 var ErrHeld = errors.New("the lock is held")
 
-// Open opens a file, which it makes if need be, and locks it; [ErrHeld] if someone else has.
+// Open opens or creates a file and locks it. It returns [ErrHeld] if another process has the lock.
 func Open(path string, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, perm)
 	if err != nil {
@@ -28,7 +29,7 @@ func Open(path string, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// Lock locks a file that is open; [ErrHeld] if someone else has.
+// Lock locks an open file. It returns [ErrHeld] if another process has the lock.
 func Lock(f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -44,8 +45,9 @@ func Lock(f *os.File) error {
 	}
 }
 
-// Close lets go of the lock of f, if it has one, and closes f. A program that is being started has a copy of each file
-// until it has exec'd, and the lock of a file that is only closed stays with that.
+// Close unlocks f, if it is locked, and closes it. The explicit unlock matters:
+// a child process has copies of all files until its exec, and a copy keeps the
+// lock of a file that is only closed.
 func Close(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that is being started has a copy of each file until it has exec'd: what was let go of meanwhile is not locked.
-func TestCloseOfForked(t *testing.T) {
+// A child process has a copy of each file until its exec; Close unlocks the file nevertheless.
+func TestCloseUnlocksInheritedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Open(path, 0o600)
 	if err != nil {

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is what the journal asks of the file system, so that tests can make it
-// fail or forget. Names are paths.
+// Disk is the file system interface of the journal, which tests replace to
+// inject faults. Names are paths.
 type Disk interface {
-	// OpenFile opens a file for reading and writing. With create it must not
-	// exist yet.
+	// OpenFile opens a file for reading and writing. With create the file must not exist.
 	OpenFile(name string, create bool) (File, error)
 	// ReadDir returns the base names in dir, sorted.
 	ReadDir(dir string) ([]string, error)
 	Rename(from, to string) error
-	// Link gives a file a second name.
+	// Link creates a hard link.
 	Link(from, to string) error
 	Remove(name string) error
 	// SyncDir makes creations, renames and removals in dir survive power loss.
@@ -29,10 +28,11 @@ type Disk interface {
 
 // File is an open segment.
 type File interface {
-	// ReadVec fills bufs from off; io.EOF or io.ErrUnexpectedEOF if the file ends before.
+	// ReadVec fills bufs from off. It returns io.EOF or io.ErrUnexpectedEOF if the
+	// file is too short.
 	ReadVec(bufs [][]byte, off int64) error
-	// WriteVec writes bufs at off with one system call and returns how much
-	// was written; less than all comes with an error.
+	// WriteVec writes bufs at off with one system call and returns the number of
+	// bytes written. A short write returns an error.
 	WriteVec(bufs [][]byte, off int64) (int, error)
 	Truncate(size int64) error
 	Size() (int64, error)
@@ -92,7 +92,7 @@ func (OS) SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// osFile is a real file. The journal closes it only when no call is running.
+// osFile is a real file. The journal closes it only while no call runs.
 type osFile struct {
 	f  *os.File // keeps fd open
 	fd int
@@ -130,7 +130,7 @@ func retry(call func() error) error {
 	}
 }
 
-// transfer repeats a vectored call until all of bufs is done.
+// transfer repeats a vectored call until bufs are done.
 func transfer(o *osFile, call func(int, [][]byte, int64) (int, error), bufs [][]byte, off int64) error {
 	defer runtime.KeepAlive(o)
 	left := 0
@@ -155,7 +155,7 @@ func transfer(o *osFile, call func(int, [][]byte, int64) (int, error), bufs [][]
 	return nil
 }
 
-// advance returns bufs without the first n bytes, leaving the argument as it is.
+// advance returns bufs without the first n bytes. It does not modify bufs.
 func advance(bufs [][]byte, n int) [][]byte {
 	rest := slices.Clone(bufs)
 	for n > 0 {

@@ -22,8 +22,7 @@ const (
 	OpLink    Op = "link"
 )
 
-// FaultDisk is a [Disk] for tests: it makes calls fail, and knows what a power
-// loss could take away.
+// FaultDisk is a [Disk] for tests: it makes calls fail and simulates a power loss.
 type FaultDisk struct {
 	Under Disk
 
@@ -38,8 +37,8 @@ func NewFaultDisk() *FaultDisk {
 	return &FaultDisk{Under: OS{}, synced: map[string]int64{}, linked: map[string]bool{}}
 }
 
-// SetHook makes fn decide about each call from now on: a write that returns an
-// error writes its first done bytes. Nil: nothing fails.
+// SetHook makes fn decide whether a call fails: a failing write writes only its
+// first done bytes. Nil: no call fails.
 func (d *FaultDisk) SetHook(fn func(op Op, name string, n int) (done int, err error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,8 +128,8 @@ func (d *FaultDisk) SyncDir(dir string) error {
 	return nil
 }
 
-// Image copies dir to dst as a power loss now could leave it: what was synced
-// is whole; of the rest, pages are missing and the end is cut as rng says.
+// Image copies dir to dst as a power loss now could leave it: synced bytes are
+// complete; of the rest, rng drops pages and truncates the end.
 func (d *FaultDisk) Image(dir, dst string, rng *rand.Rand) error {
 	names, err := d.Under.ReadDir(dir)
 	if err != nil {
@@ -160,7 +159,7 @@ func (d *FaultDisk) Image(dir, dst string, rng *rand.Rand) error {
 	return nil
 }
 
-// lose returns b as the disk may hold it when only b[:synced] was synced.
+// lose returns a possible content of b after a power loss when only b[:synced] was synced.
 func lose(b []byte, synced int64, rng *rand.Rand) []byte {
 	const page = 4096
 	b = b[:synced+rng.Int64N(int64(len(b))-synced+1)]
@@ -227,7 +226,7 @@ func (f *faultFile) Sync() error {
 	}
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	// Bytes written while the sync ran count as not synced.
+	// Bytes written during the sync count as not synced.
 	f.disk.synced[f.name] = max(f.disk.synced[f.name], size)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Options say how to open a journal.
+// Options configure a journal.
 type Options struct {
 	SegmentSize int64                    // sealed at about this size, bytes; default 256 MiB
 	OpenFiles   int                      // idle segments kept open; default 128
@@ -21,7 +21,7 @@ type Options struct {
 	Log         *slog.Logger             // default: discard
 }
 
-// Journal is an open journal. Recover must be called once before Append.
+// Journal is an open journal. Call Recover once before Append.
 type Journal struct {
 	dir  string
 	disk Disk
@@ -32,19 +32,19 @@ type Journal struct {
 	tables tableCache
 
 	end    atomic.Uint64 // Pos of the next record
-	synced atomic.Uint64 // Pos before which all survives power loss
+	synced atomic.Uint64 // everything before this Pos survives power loss
 
-	syncMu sync.Mutex // held for one fdatasync: the queue on it is the group commit
+	syncMu sync.Mutex // held for one fdatasync; calls that wait for it form the group commit
 
-	mu     sync.Mutex // guards what follows and segment.end, synced, redo
+	mu     sync.Mutex // guards the fields below and segment.end, synced, redo
 	segs   []*segment // by ordinal
-	active *segment   // nil: the next append makes one
+	active *segment   // nil: the next append creates one
 	last   *segment   // the one whose end is the journal's end
-	broken error      // synced bytes cannot be had any more: nothing is accepted
-	head   []byte     // of the append that runs
+	broken error      // appended bytes were lost: appends and syncs fail with this
+	head   []byte     // buffer of the running append
 }
 
-// Ref says where an appended record lies.
+// Ref is the place of an appended record.
 type Ref struct {
 	Pos     Pos    // of the record
 	End     Pos    // of the record after it
@@ -84,8 +84,8 @@ func Open(dir string, opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// load reads one segment's header. A file without a whole header is what a
-// crash left of a segment that never held a record: it is put aside.
+// load reads one segment's header. A file without a valid header is left from a
+// crash before its first record: it is put aside.
 func (j *Journal) load(name string) error {
 	path := filepath.Join(j.dir, name)
 	f, err := j.disk.OpenFile(path, false)
@@ -103,7 +103,7 @@ func (j *Journal) load(name string) error {
 	}
 	h, err := decodeHeader(b)
 	if err == nil && path != segmentPath(j.dir, h.id) {
-		err = errors.New("its name is not its id")
+		err = errors.New("its name does not match its id")
 	}
 	if err != nil {
 		return j.aside(path, err)
@@ -112,7 +112,7 @@ func (j *Journal) load(name string) error {
 	return nil
 }
 
-// aside takes a file out of the journal without destroying it.
+// aside renames a file so that it is no longer part of the journal.
 func (j *Journal) aside(path string, why error) error {
 	j.log.Warn("journal segment put aside", "segment", filepath.Base(path), "reason", why)
 	if err := j.disk.Rename(path, strings.TrimSuffix(path, ".seg")+".lost"); err != nil {
@@ -128,16 +128,15 @@ func (j *Journal) fail(point string) error {
 	return j.opt.Fail(point)
 }
 
-// End returns where the next record goes.
+// End returns the position of the next record.
 func (j *Journal) End() Pos { return Pos(j.end.Load()) }
 
 // Synced returns the position before which everything survives power loss.
 func (j *Journal) Synced() Pos { return Pos(j.synced.Load()) }
 
 // Append writes one record: meta (1 to MaxMeta bytes) and data (at most
-// MaxData) with its table from [Sum]. A failed append changes nothing: what it
-// left behind the end is overwritten by the next and never read. The error
-// wraps the errno.
+// MaxData) with its table from [Sum]. A failed append changes nothing: the next
+// append overwrites its bytes, which are never read. The error wraps the errno.
 func (j *Journal) Append(meta, table, data []byte) (Ref, error) {
 	if len(meta) == 0 || len(meta) > MaxMeta || len(data) > MaxData || len(table) != tableSize(len(data)) {
 		return Ref{}, fmt.Errorf("append %d+%d bytes: %w", len(meta), len(data), syscall.EINVAL)
@@ -181,14 +180,14 @@ func (j *Journal) write(s *segment, front, data []byte) error {
 	}
 	wrote, err := o.file.WriteVec(bufs[:n], s.end)
 	if err != nil && wrote > 0 {
-		// Tidiness only: the salt keeps leftovers from being read as records.
+		// Optional: the salted checksum already keeps leftovers from being read as records.
 		_ = o.file.Truncate(s.end)
 		s.blank = 0
 	}
 	return err
 }
 
-// rotate makes sure that there is an active segment with room for n bytes.
+// rotate ensures an active segment with room for n bytes.
 func (j *Journal) rotate(n int64) error {
 	if j.active != nil && (j.active.end+n <= j.opt.SegmentSize || j.active.end == headerSize) {
 		return nil
@@ -202,9 +201,9 @@ func (j *Journal) rotate(n int64) error {
 	return nil
 }
 
-// Seal ends the active segment, if it holds a record: it is never changed again,
-// and what is appended from now on goes to the next one. It returns where the
-// sealed segments end.
+// Seal ends the active segment if it has a record: the segment never changes
+// again, and the next append starts a new one. It returns the end of the sealed
+// segments.
 func (j *Journal) Seal() (end Pos, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -224,9 +223,9 @@ func (j *Journal) Seal() (end Pos, err error) {
 	return end, nil
 }
 
-// Link makes the segments up to an end that Seal returned part of another
-// journal that begins in dir, on the same file system: hard links, no bytes.
-// What they hold must have been synced.
+// Link makes the segments up to end, as returned by Seal, the start of another
+// journal in dir on the same file system, with hard links. Their content must
+// have been synced.
 func (j *Journal) Link(dir string, end Pos) error {
 	j.mu.Lock()
 	all := slices.Clone(j.segs)
@@ -245,7 +244,7 @@ func (j *Journal) Link(dir string, end Pos) error {
 	return nil
 }
 
-// Remove unlinks a sealed segment that nothing needs any more.
+// Remove unlinks a sealed segment.
 func (j *Journal) Remove(ordinal uint32) error {
 	if err := j.fail("journal.remove"); err != nil {
 		return err
@@ -264,7 +263,7 @@ func (j *Journal) Remove(ordinal uint32) error {
 	return j.disk.Remove(s.path)
 }
 
-// Segment describes one segment for the index and the collector.
+// Segment describes one segment to the index and the collector.
 type Segment struct {
 	Ordinal uint32
 	ID      ID
@@ -283,7 +282,7 @@ func (j *Journal) Segments() []Segment {
 	return out
 }
 
-// Close lets go of the files. It does not sync.
+// Close closes the files. It does not sync.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -151,8 +151,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// A record inside file contents, with the right checksum for another place,
-// must not be taken for one after a torn append.
+// File contents that contain a record, with a valid checksum for another place,
+// are not read as a record after a torn append.
 func TestForgedRecord(t *testing.T) {
 	dir := t.TempDir()
 	disk := NewFaultDisk()
@@ -275,8 +275,8 @@ func TestLostBytesAfterFailedSyncBreakTheJournal(t *testing.T) {
 	}
 }
 
-// A program that syncs each write must not pay for a growing file each time.
-func TestSmallSyncsLeaveTheSizeAlone(t *testing.T) {
+// A program that syncs each write does not change the file's size each time.
+func TestSmallSyncsKeepFileSize(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, Options{})
 	replay(t, j, j.First())

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Data says where the data of a record lies, and how long it is: all that is
-// needed to read and verify any part of it.
+// Data is the place and length of a record's data, which suffices to read and
+// verify any part of it.
 type Data struct {
 	Segment uint32 // ordinal
 	Off     int64  // of the data in the segment
 	Len     int    // bytes, as appended
 }
 
-// wantCached is the data length from which tables are worth keeping.
+// wantCached is the data length from which tables are cached.
 const wantCached = 4 * BlockSize
 
 type tableKey struct {
@@ -24,7 +24,7 @@ type tableKey struct {
 	off     int64
 }
 
-// tableCache keeps the tables of large records that were read in parts.
+// tableCache caches the tables of large records that are read in parts.
 type tableCache struct {
 	mu sync.Mutex
 	m  map[tableKey][]byte
@@ -42,7 +42,7 @@ func (c *tableCache) put(d Data, table []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.m) >= mostTables {
-		for k := range c.m { // any one: the order of a map is random
+		for k := range c.m { // evict a random one: map order is random
 			delete(c.m, k)
 			break
 		}
@@ -73,9 +73,9 @@ func (j *Journal) find(ordinal uint32) *segment {
 	return j.segs[i]
 }
 
-// ReadData fills p with the bytes of d from delta on, which must lie inside
-// it, after verifying every block they are in. ErrChecksum if they are not
-// what was appended, ErrGone if the segment is not there.
+// ReadData fills p with the bytes of d from delta, which must lie inside d,
+// after verifying every block that holds them. It returns ErrChecksum if they
+// are damaged and ErrGone if the segment is missing.
 func (j *Journal) ReadData(d Data, delta int, p []byte) error {
 	if delta < 0 || len(p) == 0 || delta+len(p) > d.Len {
 		return fmt.Errorf("read %d bytes at %d of %d in segment %d: out of range", len(p), delta, d.Len, d.Segment)
@@ -98,8 +98,8 @@ func (j *Journal) ReadData(d Data, delta int, p []byte) error {
 	return nil
 }
 
-// readBlocks reads the blocks that hold delta..delta+len(p), straight into p
-// if p is exactly them.
+// readBlocks reads the blocks that hold delta..delta+len(p), directly into p if
+// p is exactly those blocks.
 func (j *Journal) readBlocks(f File, d Data, delta int, p []byte) error {
 	first := delta / BlockSize * BlockSize
 	end := min((delta+len(p)+BlockSize-1)/BlockSize*BlockSize, d.Len)
@@ -124,8 +124,7 @@ func (j *Journal) readBlocks(f File, d Data, delta int, p []byte) error {
 	return nil
 }
 
-// fetch reads table and blocks, with one call when they are neighbours or the
-// table is known.
+// fetch reads table and blocks, with one call if they are adjacent or the table is cached.
 func (j *Journal) fetch(f File, d Data, first int, table, blocks []byte) error {
 	at := d.Off - int64(len(table))
 	if first == 0 {

@@ -25,25 +25,26 @@ const magic = "HOLTSEG1"
 
 var (
 	errShort = io.ErrUnexpectedEOF
-	// ErrTorn says that no whole record starts at a position.
-	errTorn = errors.New("no whole record here")
+	// errTorn is returned if no complete record starts at a position.
+	errTorn = errors.New("no complete record at this position")
 )
 
-// ErrChecksum says that stored bytes are not what was written.
+// ErrChecksum is returned if stored bytes are damaged.
 var ErrChecksum = errors.New("checksum mismatch")
 
-// ErrGone says that a segment is not there (any more).
+// ErrGone is returned if a segment does not exist (any more).
 var ErrGone = errors.New("segment is gone")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ID names a segment for ever: 128 random bits.
+// ID identifies a segment: 128 random bits.
 type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Pos is a place in a journal: the segment's ordinal and the byte offset in
-// it. Positions of one journal compare as they were written. Zero is before everything.
+// Pos is a position in a journal: the segment's ordinal and the byte offset in
+// it. Positions of one journal compare in the order of writing. Zero is before
+// everything.
 type Pos uint64
 
 func makePos(ordinal uint32, off int64) Pos { return Pos(ordinal)<<posBits | Pos(off) }
@@ -56,7 +57,7 @@ func (p Pos) Offset() int64 { return int64(p & (1<<posBits - 1)) }
 
 func (p Pos) String() string { return fmt.Sprintf("%d:%d", p.Segment(), p.Offset()) }
 
-// header opens a segment.
+// header is the start of a segment.
 type header struct {
 	id      ID
 	ordinal uint32
@@ -88,24 +89,24 @@ func decodeHeader(b []byte) (header, error) {
 		return h, ErrChecksum
 	}
 	if v, bs := binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:]); v != version || bs != BlockSize {
-		return h, fmt.Errorf("segment format %d with blocks of %d bytes is unknown", v, bs)
+		return h, fmt.Errorf("unknown segment format %d with blocks of %d bytes", v, bs)
 	}
 	copy(h.id[:], b[16:])
 	copy(h.prev[:], b[40:])
 	ordinal, prevEnd := binary.LittleEndian.Uint64(b[32:]), binary.LittleEndian.Uint64(b[56:])
 	if ordinal == 0 || ordinal >= 1<<(64-posBits) || prevEnd >= 1<<posBits {
-		return h, errors.New("segment header is out of range")
+		return h, errors.New("a field of the segment header is out of range")
 	}
 	h.ordinal, h.prevEnd = uint32(ordinal), int64(prevEnd)
 	h.created = int64(binary.LittleEndian.Uint64(b[64:]))
 	return h, nil
 }
 
-// tableSize returns the bytes of the checksum table of n bytes of data.
+// tableSize returns the size of the checksum table of n bytes of data.
 func tableSize(n int) int { return (n + BlockSize - 1) / BlockSize * 4 }
 
-// Sum returns the checksum table of data, appended to dst. It is the costly
-// part of an append and needs no lock.
+// Sum appends the checksum table of data to dst. It is the expensive part of an
+// append and needs no lock.
 func Sum(dst, data []byte) []byte {
 	for len(data) > 0 {
 		n := min(len(data), BlockSize)
@@ -115,15 +116,14 @@ func Sum(dst, data []byte) []byte {
 	return dst
 }
 
-// seal fills the head at the start of b (head, meta, table) for a record at
-// off of segment id.
+// seal fills in the head at the start of b (head, meta, table) for a record at off of segment id.
 func seal(b []byte, metaLen, dataLen int, id ID, off int64) {
 	binary.LittleEndian.PutUint32(b[4:], uint32(metaLen))
 	binary.LittleEndian.PutUint32(b[8:], uint32(dataLen))
 	binary.LittleEndian.PutUint32(b, recordSum(b, id, off))
 }
 
-// recordSum is the checksum of b (head, meta, table) salted with its place.
+// recordSum is the checksum of b (head, meta, table), salted with its position.
 func recordSum(b []byte, id ID, off int64) uint32 {
 	var salt [24]byte
 	copy(salt[:], id[:])
@@ -131,7 +131,7 @@ func recordSum(b []byte, id ID, off int64) uint32 {
 	return crc32.Update(crc32.Checksum(salt[:], castagnoli), castagnoli, b[4:])
 }
 
-// decodeHead returns the lengths in a record's head, within bounds.
+// decodeHead returns the lengths in a record's head and checks their bounds.
 func decodeHead(b []byte) (metaLen, dataLen int, err error) {
 	if len(b) < headSize {
 		return 0, 0, errTorn
@@ -143,8 +143,9 @@ func decodeHead(b []byte) (metaLen, dataLen int, err error) {
 	return int(m), int(d), nil
 }
 
-// decodeRecord returns meta and data of the record at the start of b, which
-// lies at off of segment id, and its length; errTorn unless it is whole.
+// decodeRecord returns meta and data of the record at the start of b, which is
+// at off of segment id, and its length. It returns errTorn if the record is not
+// complete.
 func decodeRecord(b []byte, id ID, off int64) (meta, data []byte, n int, err error) {
 	m, d, err := decodeHead(b)
 	if err != nil {
@@ -161,7 +162,7 @@ func decodeRecord(b []byte, id ID, off int64) (meta, data []byte, n int, err err
 	return meta, data, front + d, nil
 }
 
-// verify checks whole blocks against their part of the table.
+// verify checks complete blocks against their part of the table.
 func verify(table, data []byte) bool {
 	for len(data) > 0 {
 		n := min(len(data), BlockSize)

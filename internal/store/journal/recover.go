@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Record is one record as recovery finds it. Meta is valid only during the call.
+// Record is a recovered record. Meta is valid only during the call.
 type Record struct {
 	Pos     Pos
 	End     Pos
@@ -17,10 +17,10 @@ type Record struct {
 	DataLen int
 }
 
-// ErrPast says that no whole record ends at a position that should hold one.
-var ErrPast = errors.New("position lies past the last whole record")
+// ErrPast is returned if no complete record ends at a position that should hold one.
+var ErrPast = errors.New("the position is past the last complete record")
 
-// First returns the position of the oldest record that is still there.
+// First returns the position of the oldest record in the journal.
 func (j *Journal) First() Pos {
 	if len(j.segs) == 0 {
 		return makePos(1, headerSize)
@@ -28,7 +28,7 @@ func (j *Journal) First() Pos {
 	return makePos(j.segs[0].ordinal, headerSize)
 }
 
-// Complete tells whether every segment since the first one made is there.
+// Complete reports whether no segment since the first has been removed.
 func (j *Journal) Complete() bool {
 	for i, s := range j.segs {
 		if s.ordinal != uint32(i+1) || i > 0 && s.prev != j.segs[i-1].id {
@@ -38,7 +38,7 @@ func (j *Journal) Complete() bool {
 	return true
 }
 
-// Whole tells whether a whole record starts at pos and ends at end.
+// Whole reports whether a complete record starts at pos and ends at end.
 func (j *Journal) Whole(pos, end Pos) bool {
 	s := j.find(pos.Segment())
 	if s == nil || pos.Segment() != end.Segment() {
@@ -53,9 +53,9 @@ func (j *Journal) Whole(pos, end Pos) bool {
 	return err == nil && pos.Offset()+int64(len(b)) == end.Offset()
 }
 
-// Recover calls fn for every record from a position on (a record's start or
-// end) in order, up to the first that is not whole, and opens the journal for
-// appending there. ErrPast if from is not a place where records are.
+// Recover calls fn for every record from a position (a record's start or end)
+// in order, up to the first that is not complete, and opens the journal for
+// appending there. It returns ErrPast if from is not a valid position.
 func (j *Journal) Recover(from Pos, fn func(Record) error) error {
 	i := 0
 	for i < len(j.segs) && j.segs[i].ordinal < from.Segment() {
@@ -85,7 +85,7 @@ func (j *Journal) Recover(from Pos, fn func(Record) error) error {
 	}
 }
 
-// limit returns where the records of segment i end at most.
+// limit returns the maximum end of the records of segment i.
 func (j *Journal) limit(i int) int64 {
 	s := j.segs[i]
 	if i+1 < len(j.segs) && j.segs[i+1].prev == s.id {
@@ -94,16 +94,16 @@ func (j *Journal) limit(i int) int64 {
 	return s.end
 }
 
-// follows tells whether next goes on exactly where s ends.
+// follows reports whether next continues exactly where s ends.
 func (j *Journal) follows(s, next *segment) bool {
 	return next.ordinal == s.ordinal+1 && next.prev == s.id && next.prevEnd == s.end
 }
 
-// finish makes segment i the last one: those behind it are not part of the
+// finish makes segment i the last one; later segments are not part of the
 // prefix. Bytes behind its end stay, and the next append starts a new segment.
 func (j *Journal) finish(i int, size int64) error {
 	for _, s := range j.segs[i+1:] {
-		if err := j.aside(s.path, fmt.Errorf("records before it are lost")); err != nil {
+		if err := j.aside(s.path, fmt.Errorf("earlier records are lost")); err != nil {
 			return err
 		}
 	}
@@ -127,9 +127,9 @@ func (j *Journal) finish(i int, size int64) error {
 	return nil
 }
 
-// blank tells whether what lies behind the end of s is nothing, or zeros that
-// were laid out for records to come: nothing that could be taken for a record
-// once others stand before it.
+// blank reports whether nothing follows the end of s except zeros that were
+// written ahead. Other bytes could be taken for a record once new records
+// precede them.
 func (j *Journal) blank(s *segment, size int64) (bool, error) {
 	if size == s.end {
 		return true, nil
@@ -152,16 +152,16 @@ func (j *Journal) blank(s *segment, size int64) (bool, error) {
 	return true, nil
 }
 
-// scan reads the records of one segment from off up to limit and returns
-// where the last whole one ends.
+// scan reads the records of one segment from off up to limit and returns the
+// end of the last complete one.
 func (j *Journal) scan(s *segment, off, limit int64, fn func(Record) error) (int64, error) {
 	o, err := j.files.get(s)
 	if err != nil {
 		return 0, err
 	}
 	defer j.files.put(o)
-	// What is read may be only in the page cache: the process may have died,
-	// not the machine. The caller must be able to build on it.
+	// The records may be only in the page cache, if the process died and not the
+	// machine. The caller must be able to rely on them.
 	if err := o.file.Sync(); err != nil {
 		return 0, fmt.Errorf("sync segment %s: %w", s.id, err)
 	}
@@ -185,7 +185,7 @@ func (j *Journal) scan(s *segment, off, limit int64, fn func(Record) error) (int
 	return off, nil
 }
 
-// window reads a file forward in large pieces.
+// window reads a file sequentially in large pieces.
 type window struct {
 	f     File
 	limit int64
@@ -193,8 +193,7 @@ type window struct {
 	start int64
 }
 
-// record returns the bytes from off on, as many as the record there says it
-// has, or fewer if the file ends before.
+// record returns the bytes of the record at off, or fewer if the file ends before.
 func (w *window) record(off int64) ([]byte, error) {
 	b, err := w.at(off, headSize)
 	if err != nil {
@@ -202,7 +201,7 @@ func (w *window) record(off int64) ([]byte, error) {
 	}
 	m, d, err := decodeHead(b)
 	if err != nil {
-		return b, nil // decodeRecord says the same
+		return b, nil // decodeRecord returns the same error
 	}
 	return w.at(off, headSize+m+tableSize(d)+d)
 }

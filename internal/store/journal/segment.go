@@ -15,10 +15,10 @@ type segment struct {
 	path string
 
 	// Guarded by Journal.mu.
-	end    int64 // records end here; for the active one, the next goes here
+	end    int64 // end of the records; for the active segment, the place of the next
 	synced int64 // bytes before this survive power loss
-	blank  int64 // end..blank are zeros that the disk holds already; below end: none are
-	redo   bool  // an fdatasync failed: write synced..end again before the next
+	blank  int64 // end..blank are zeros already on disk; below end: none
+	redo   bool  // an fdatasync failed: rewrite synced..end before the next
 }
 
 func segmentPath(dir string, id ID) string { return filepath.Join(dir, id.String()+".seg") }
@@ -30,7 +30,7 @@ type files struct {
 
 	mu   sync.Mutex
 	open map[uint32]*openFile
-	idle list.List // of *openFile without users, the longest unused in front
+	idle list.List // of *openFile without users, least recently used first
 }
 
 type openFile struct {
@@ -41,7 +41,7 @@ type openFile struct {
 	elem    *list.Element
 }
 
-// get opens s, or finds it open; put must follow.
+// get returns s open; call put when done.
 func (fs *files) get(s *segment) (*openFile, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -85,7 +85,7 @@ func (fs *files) put(o *openFile) {
 	}
 }
 
-// drop closes s as soon as nobody uses it.
+// drop closes s as soon as it has no users.
 func (fs *files) drop(ordinal uint32) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -113,8 +113,8 @@ func (fs *files) closeAll() {
 	}
 }
 
-// create makes the segment that follows prev (nil: the first), durable in its
-// directory, and leaves nothing behind if that fails.
+// create creates the segment that follows prev (nil: the first) and syncs its
+// directory. If that fails it removes the segment.
 func (j *Journal) create(prev *segment) (*segment, error) {
 	s := &segment{header: header{ordinal: 1, created: time.Now().UnixNano()}, end: headerSize}
 	rand.Read(s.id[:])
@@ -138,7 +138,7 @@ func (j *Journal) create(prev *segment) (*segment, error) {
 	}
 	if err != nil {
 		f.Close()
-		_ = j.disk.Remove(s.path) // it holds no record; recovery ignores it too
+		_ = j.disk.Remove(s.path) // it has no record, so recovery ignores it too
 		return nil, fmt.Errorf("create segment %s: %w", s.id, err)
 	}
 	j.files.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// Sync makes every record before pos survive power loss. Calls that overlap
-// share an fdatasync. An error means that this is not known of any record
-// appended since the last success; the next call tries all of them again.
+// Sync makes every record before pos survive power loss. Overlapping calls
+// share an fdatasync. After an error no record appended since the last success
+// is known to be durable; the next call tries all of them again.
 func (j *Journal) Sync(pos Pos) error {
 	if j.Synced() >= pos {
 		return nil
@@ -28,7 +28,7 @@ func (j *Journal) Sync(pos Pos) error {
 		if s := j.segs[i]; s.synced < s.end {
 			todo = append(todo, s)
 		} else if s.synced > headerSize {
-			break // what is older was synced before it
+			break // older segments were synced before it
 		}
 	}
 	j.mu.Unlock()
@@ -41,7 +41,7 @@ func (j *Journal) Sync(pos Pos) error {
 	return nil
 }
 
-// syncSegment runs under syncMu.
+// syncSegment is called with syncMu held.
 func (j *Journal) syncSegment(s *segment) error {
 	o, err := j.files.get(s)
 	if err != nil {
@@ -74,19 +74,19 @@ func (j *Journal) syncSegment(s *segment) error {
 }
 
 // Small syncs, of less than blankLow bytes, come from programs that sync each
-// write. For them blankSize bytes of zeros are written ahead whenever fewer
-// than blankLow are left: the records that overwrite them change neither the
-// file's size nor what is allocated, so that fdatasync has bytes to write and
-// no metadata to commit, which doubles its rate on ext4. (Zeros, because what
-// fallocate reserves has to be marked as written: that is metadata too.)
+// write. For them blankSize zeros are written ahead when fewer than blankLow
+// are left. Records that overwrite zeros change neither the file's size nor its
+// allocation, so that fdatasync has no metadata to commit, which doubles its
+// rate on ext4. (fallocate does not help: marking its extents as written is a
+// metadata change too.)
 const (
 	blankLow  = 32 << 10
 	blankSize = 256 << 10
 )
 
-// layOut writes zeros behind the end of s. It runs under mu, since an append
-// may go there next. Nothing depends on its success: recovery takes zeros
-// behind the end for what they are, however many came to the disk.
+// layOut writes zeros behind the end of s. mu is held, since an append may
+// write there next. Failure is harmless: recovery accepts any number of zeros
+// behind the end.
 func (j *Journal) layOut(s *segment, f File) {
 	from := max(s.end, s.blank)
 	size := min(blankSize, j.opt.SegmentSize-from)
@@ -97,10 +97,9 @@ func (j *Journal) layOut(s *segment, f File) {
 	s.blank = from + int64(n)
 }
 
-// rewrite makes the pages of synced..end dirty again after a failed
-// fdatasync. If they are no longer what was appended, answered operations are
-// lost: the journal then accepts nothing more, and a restart recovers the
-// prefix that is whole.
+// rewrite makes the pages of synced..end dirty again after a failed fdatasync.
+// If their content has changed, answered operations are lost: the journal then
+// accepts no more appends, and a restart recovers the complete prefix.
 func (j *Journal) rewrite(s *segment, f File, end int64) error {
 	for off := s.synced; off < end; {
 		if off == 0 {
@@ -128,7 +127,7 @@ func (j *Journal) rewrite(s *segment, f File, end int64) error {
 	return err
 }
 
-// readRecord returns the bytes of the record at off, verified.
+// readRecord returns the verified bytes of the record at off.
 func readRecord(f File, id ID, off, limit int64) ([]byte, error) {
 	if limit-off < headSize {
 		return nil, errTorn

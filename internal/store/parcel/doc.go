@@ -1,11 +1,11 @@
-// Package parcel is a stream of files with all that belongs to them: names of
-// any bytes, modes, owners, times to the nanosecond, symbolic and hard links,
-// user attributes, POSIX ACLs, and holes. Import and export of a workspace send it.
+// Package parcel is a stream of files with their metadata: names of any bytes,
+// modes, owners, times to the nanosecond, symbolic and hard links, user
+// attributes, POSIX ACLs, and holes. Import and export of workspaces use it.
 //
-// [Pack] reads a directory of this host into one, [Unpack] writes one into a
-// directory of this host; package workspace does both for its own tree. It is
-// not an archive for people to keep (it has no index and no compression), and
-// knows no workspace.
+// [Pack] reads a directory of this host into a parcel, [Unpack] writes a parcel
+// into a directory of this host; package workspace does both for its own tree. It
+// is not an archive format for storage (it has no index and no compression), and
+// it does not know workspaces.
 //
 // # Format
 //
@@ -21,17 +21,17 @@
 //	4 up       the directory that is open is complete
 //	5 end      u64 entries, u64 bytes that came. Without it the stream was cut off
 //
-// The first entry is the top directory and has no name. A directory's entry
-// opens it; what follows lies in it until its up, after which its times count.
+// The first entry is the top directory and has no name. A directory's entry opens
+// it; the entries that follow are in it until its up, and its times apply then.
 // A file with several names has an id other than 0; a link entry has the id of
-// a file that came before.
+// an earlier file.
 //
 // # Trust
 //
-// Either side may be hostile. The decoder bounds every length before it takes
-// memory and refuses names that are not names. Unpack makes everything
-// relative to directories that it holds open and never follows a symbolic
-// link, so that no stream can write outside the directory that was asked for.
+// Either side may be hostile. The decoder checks every length before it allocates
+// memory, and refuses invalid names. Unpack creates everything relative to
+// directories that it holds open and never follows a symbolic link, so that no
+// stream can write outside the given directory.
 package parcel
 
 import (
@@ -49,9 +49,9 @@ const (
 	mostName   = 255
 	mostTarget = 4095
 	mostXattrs = 1 << 20 // bytes of names and values of one entry
-	mostDepth  = 4096    // directories in each other
+	mostDepth  = 4096    // nesting of directories
 	mostLinked = 1 << 24 // files with several names
-	// MostData is how many bytes one data frame may hold.
+	// MostData is the maximum number of bytes in one data frame.
 	MostData = 1 << 20
 )
 
@@ -63,7 +63,7 @@ const (
 	frameEnd    = 5
 )
 
-// Kind says what an entry is.
+// Kind is the type of an entry.
 type Kind uint8
 
 // The kinds of entries. The numbers are the format.
@@ -75,13 +75,13 @@ const (
 	Socket  Kind = 5
 	Char    Kind = 6
 	Block   Kind = 7
-	Link    Kind = 8 // another name of a file that came before
+	Link    Kind = 8 // another name of an earlier file
 )
 
 var kinds = map[Kind]uint32{Dir: syscall.S_IFDIR, File: syscall.S_IFREG, Symlink: syscall.S_IFLNK, Fifo: syscall.S_IFIFO,
 	Socket: syscall.S_IFSOCK, Char: syscall.S_IFCHR, Block: syscall.S_IFBLK}
 
-// KindOf returns the kind for the type bits of a mode; 0 if there is none.
+// KindOf returns the kind for the type bits of a mode, 0 if there is none.
 func KindOf(mode uint32) Kind {
 	for k, bits := range kinds {
 		if mode&syscall.S_IFMT == bits {
@@ -113,10 +113,10 @@ func KindOfFile(mode fs.FileMode) Kind {
 // TypeBits returns the type bits of a mode for a kind.
 func (k Kind) TypeBits() uint32 { return kinds[k] }
 
-// Device tells whether it is a device node.
+// Device reports whether it is a device node.
 func (k Kind) Device() bool { return k == Char || k == Block }
 
-// Entry is one name with what it stands for.
+// Entry is one name and its file.
 type Entry struct {
 	Kind         Kind
 	Name         string // any bytes but / and NUL; empty for the top only
@@ -130,8 +130,8 @@ type Entry struct {
 	Xattrs       []Xattr
 }
 
-// Xattr is a user attribute or a POSIX ACL (see Carries). The users and groups
-// that an ACL names are numbers, and stay what they are.
+// Xattr is a user attribute or a POSIX ACL (see Carries). The user and group
+// numbers of an ACL are not translated.
 type Xattr struct {
 	Name  string
 	Value []byte
@@ -143,15 +143,15 @@ type Totals struct {
 	Bytes   int64 // of file content that is not a hole
 }
 
-// ErrFormat says that a stream is not a parcel, or was damaged or cut off.
+// ErrFormat is returned if a stream is not a parcel, is damaged, or was cut off.
 var ErrFormat = errors.New("the stream of files is damaged or was cut off")
 
 func formatError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
 }
 
-// Carries tells whether an extended attribute of this name is sent: user
-// attributes and POSIX ACLs are.
+// Carries reports whether an extended attribute of this name is sent: a user
+// attribute or POSIX ACL.
 func Carries(name string) bool {
 	return len(name) > len(xattrPrefix) && strings.HasPrefix(name, xattrPrefix) ||
 		name == aclAccess || name == aclDefault
@@ -163,7 +163,7 @@ const (
 	aclDefault = "system.posix_acl_default" // of directories
 )
 
-// WithoutACL names the ACLs that an entry could have and has not.
+// WithoutACL returns the names of ACLs that an entry of this kind could have but does not.
 func (e Entry) WithoutACL() (names []string) {
 	for _, name := range []string{aclAccess, aclDefault} {
 		possible := e.Kind != Symlink && (name == aclAccess || e.Kind == Dir)

@@ -15,32 +15,34 @@ import (
 	"holt"
 )
 
-// Options say what of a tree travels. The zero value is what is safe.
+// Options choose what is sent. The zero value is safe.
 type Options struct {
-	Devices bool // device nodes too
+	Devices bool // include device nodes
 	SetID   bool // keep set-user-id and set-group-id bits
-	Owner   bool // Unpack: give files to the owners they had (numbers); needs root
+	Owner   bool // Unpack: restore numeric owners; needs root
 
-	// Skip, of Pack and Measure, says whether something below the top stays out, with all that is in it. Nil: nothing does.
+	// Skip, for Pack and Measure, reports whether to leave out a path below the
+	// top, with everything in it. Nil: nothing is left out.
 	Skip func(path string, kind Kind) (bool, error)
 
-	// Unread, of Pack and Measure, is told of what cannot be opened, which is left out. The rest goes on. Nil: it ends there.
+	// Unread, for Pack and Measure, is called for a path that cannot be opened; it
+	// is left out and the rest continues. Nil: the call fails.
 	Unread func(path string, why error)
 
-	// Progress is called now and then with how much has passed; name is the
-	// file that is at work. May be nil.
+	// Progress is called occasionally with the totals so far; name is the current file. May be nil.
 	Progress func(name string, done Totals)
 
-	// Refused, of Unpack, is told of what the file system does not take: a file too large for it, which
-	// is left out with its other names, or an attribute. The rest goes on. Nil: it ends there.
+	// Refused, for Unpack, is called for what the file system refuses: a file that
+	// is too large, which is left out with its links, or an attribute. The rest
+	// continues. Nil: the call fails.
 	Refused func(path string, why error)
 }
 
-// Report says what passed.
+// Report is what was transferred.
 type Report struct {
 	Totals
-	LeftOut []string // device nodes that were not asked for, at most 100 paths
-	Devices int64    // how many those are
+	LeftOut []string // device nodes that Options excluded, at most 100 paths
+	Devices int64    // their number
 }
 
 func (r *Report) leaveOut(path string) {
@@ -49,12 +51,11 @@ func (r *Report) leaveOut(path string) {
 	}
 }
 
-// Measure counts what Pack would send. A tree that changes meanwhile is
-// counted as it was met.
+// Measure returns the totals that Pack would send. Concurrent changes may or may not be counted.
 func Measure(ctx context.Context, dir string, opt Options) (t Totals, err error) {
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil && path != dir && opt.Unread != nil {
-			return nil // Pack will say so
+			return nil // Pack reports the error
 		}
 		if err != nil {
 			return err
@@ -79,9 +80,9 @@ func Measure(ctx context.Context, dir string, opt Options) (t Totals, err error)
 	return t, err
 }
 
-// Pack writes the directory dir with everything in it. Nothing is followed:
-// a symbolic link travels as one. A file that cannot be read ends it with an
-// error that names the file, unless Options.Unread takes that.
+// Pack writes the directory dir with everything in it. Symbolic links are sent
+// as links, never followed. A file that cannot be read fails the call with an
+// error that names it, unless Options.Unread is set.
 func Pack(ctx context.Context, dir string, w *Writer, opt Options) (Report, error) {
 	p := &packer{ctx: ctx, w: w, opt: opt, linked: map[[2]uint64]uint64{}, buf: make([]byte, MostData)}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -102,7 +103,7 @@ type packer struct {
 	report Report
 }
 
-// dir sends the directory that fd is open on, and closes it.
+// dir sends the directory open at fd, and closes it.
 func (p *packer) dir(fd int, name, path string) error {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
@@ -148,7 +149,7 @@ func (p *packer) child(dir int, name, path string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) {
-		return nil // removed meanwhile
+		return nil // removed in the meantime
 	}
 	if err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
@@ -166,7 +167,7 @@ func (p *packer) child(dir int, name, path string) error {
 		p.report.leaveOut(path)
 		return nil
 	case kind == 0:
-		return fmt.Errorf("%s is of a kind that is not known", path)
+		return fmt.Errorf("%s has an unknown file type", path)
 	}
 	e := p.entry(kind, name, &st)
 	if kind == Symlink {
@@ -180,8 +181,7 @@ func (p *packer) child(dir int, name, path string) error {
 	return p.w.Entry(&e)
 }
 
-// open opens a directory or a file and sends what was opened, if it still is
-// what it was.
+// open opens a directory or file and sends it, if it still has the expected kind.
 func (p *packer) open(dir int, name, path string, kind Kind) error {
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	if kind == Dir {
@@ -211,7 +211,7 @@ func (p *packer) file(fd int, name, path string) error {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	if KindOf(st.Mode) != File {
-		return fmt.Errorf("%s was replaced while it was read", path)
+		return fmt.Errorf("%s was replaced while it was being read", path)
 	}
 	e := p.entry(File, name, &st)
 	e.Size = st.Size
@@ -234,7 +234,7 @@ func (p *packer) file(fd int, name, path string) error {
 	return nil
 }
 
-// send writes the entry with the attributes of what fd is open on.
+// send writes the entry with the attributes of the file open at fd.
 func (p *packer) send(fd int, path string, e *Entry) error {
 	var err error
 	if e.Xattrs, err = xattrsOf(fd); err != nil {
@@ -243,7 +243,7 @@ func (p *packer) send(fd int, path string, e *Entry) error {
 	return p.w.Entry(e)
 }
 
-// content sends the bytes, without the holes.
+// content sends the bytes without the holes.
 func (p *packer) content(fd int, st *unix.Stat_t) error {
 	sparse := st.Blocks*512 < st.Size
 	for off, end := int64(0), int64(0); off < st.Size; {
@@ -257,7 +257,7 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 			}
 		}
 		n, err := unix.Pread(fd, p.buf[:min(int64(len(p.buf)), end-off)], off)
-		if err != nil || n == 0 { // 0: it became shorter
+		if err != nil || n == 0 { // 0: it was truncated
 			return err
 		}
 		if err := p.w.Data(off, p.buf[:n]); err != nil {
@@ -271,7 +271,7 @@ func (p *packer) content(fd int, st *unix.Stat_t) error {
 	return nil
 }
 
-// xattrsOf returns the attributes that are sent.
+// xattrsOf returns the attributes to send.
 func xattrsOf(fd int) ([]Xattr, error) {
 	var small [512]byte
 	buf := small[:]

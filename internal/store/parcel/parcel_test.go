@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plant makes a directory with one of everything.
+// plant makes a directory with a file of each kind.
 func plant(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-// seen is what must be the same on both sides.
+// seen is what both sides must have in common.
 type seen struct {
 	Mode, Nlink   uint32
 	Size, Mtime   int64
@@ -140,7 +140,7 @@ func unpack(t *testing.T, b []byte, dir string, opt Options) (Report, error) {
 	return Unpack(context.Background(), r, dir, opt)
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	from, to := plant(t), filepath.Join(t.TempDir(), "new")
 	b, sent := pack(t, from, Options{Devices: true, SetID: true})
 	if len(b) > 8<<20 {
@@ -169,7 +169,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-func TestUnasked(t *testing.T) {
+func TestZeroOptions(t *testing.T) {
 	from, to := plant(t), t.TempDir()
 	all, _ := pack(t, from, Options{Devices: true, SetID: true})
 	few, sent := pack(t, from, Options{})
@@ -193,7 +193,7 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
-// hand builds a parcel that no Pack would.
+// hand builds a parcel that Pack would not write.
 func hand(t *testing.T, build func(w *Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -208,7 +208,7 @@ func hand(t *testing.T, build func(w *Writer)) []byte {
 	return out.Bytes()
 }
 
-// TestHostile gives Unpack streams that try to leave its directory.
+// TestHostile unpacks streams that try to write outside the directory.
 func TestHostile(t *testing.T) {
 	top, up := &Entry{Kind: Dir, Mode: 0o755}, func(w *Writer) { w.Up() }
 	outside := t.TempDir()
@@ -267,8 +267,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestLinksReplaced writes over a directory in which links were planted.
-func TestLinksReplaced(t *testing.T) {
+// TestUnpackReplacesLinks writes over a directory in which links were planted.
+func TestUnpackReplacesLinks(t *testing.T) {
 	outside, dir := filepath.Join(t.TempDir(), "outside"), t.TempDir()
 	if err := os.WriteFile(outside, []byte("safe"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Event says what came next in a parcel.
+// Event is what [Reader.Next] found.
 type Event uint8
 
 // The events.
@@ -17,14 +17,14 @@ const (
 	Entered Event = iota + 1 // Reader.Entry is new
 	Bytes                    // Reader.Data is new, bytes of the last entry from Reader.Off on
 	Up                       // a directory is complete
-	End                      // all of it came
+	End                      // the parcel is complete
 )
 
-// Reader reads a parcel and checks that it makes sense: directories nest,
-// data lies in its file, names are names.
+// Reader reads a parcel and validates it: directories nest, data belongs to a
+// file, names are valid.
 type Reader struct {
-	Total Totals // about how much will come
-	Entry Entry  // the last one
+	Total Totals // approximate totals of the parcel
+	Entry Entry  // the current one
 	Off   int64
 	Data  []byte // valid until the next call of Next
 	Got   Totals // so far
@@ -33,7 +33,7 @@ type Reader struct {
 	buf   []byte
 	depth int
 	begun bool
-	file  bool // the last entry is a file, and its bytes may follow
+	file  bool // the current entry is a file, and data may follow
 	next  int64
 }
 
@@ -45,23 +45,23 @@ func NewReader(r io.Reader) (*Reader, error) {
 		return nil, cutOff(err)
 	}
 	if string(head) != magic {
-		return nil, formatError("it does not begin as one")
+		return nil, formatError("the header is missing")
 	}
 	kind, payload, err := p.frame()
 	if err != nil {
 		return nil, err
 	}
 	if kind != frameTotals {
-		return nil, formatError("its totals are missing")
+		return nil, formatError("the totals are missing")
 	}
 	p.Total, err = decodeTotals(payload)
 	return p, err
 }
 
-// cutOff tells an end in the wrong place from other failures of a stream.
+// cutOff returns ErrFormat for an end of file and other errors unchanged.
 func cutOff(err error) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		return formatError("it ends before its end")
+		return formatError("the end is missing")
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func decodeTotals(b []byte) (Totals, error) {
 	return t, nil
 }
 
-// frame returns the next frame; its payload is valid until the next call.
+// frame returns the next frame. The payload is valid until the next call.
 func (p *Reader) frame() (kind byte, payload []byte, err error) {
 	var h [5]byte
 	if _, err := io.ReadFull(p.r, h[:]); err != nil {
@@ -94,7 +94,7 @@ func (p *Reader) frame() (kind byte, payload []byte, err error) {
 	return h[0], p.buf, nil
 }
 
-// Next returns what comes next. After End there is nothing more.
+// Next returns the next event. It must not be called after End.
 func (p *Reader) Next() (Event, error) {
 	kind, b, err := p.frame()
 	if err != nil {
@@ -108,13 +108,13 @@ func (p *Reader) Next() (Event, error) {
 	case frameUp:
 		p.file = false
 		if p.depth--; p.depth < 0 || len(b) != 0 {
-			return 0, formatError("a directory ends that did not begin")
+			return 0, formatError("a directory ends that was not begun")
 		}
 		return Up, nil
 	case frameEnd:
 		sent, err := decodeTotals(b)
 		if err == nil && (sent != p.Got || p.depth != 0 || !p.begun) {
-			err = formatError("%d of %d entries came", p.Got.Entries, sent.Entries)
+			err = formatError("%d of %d entries were received", p.Got.Entries, sent.Entries)
 		}
 		return End, err
 	}
@@ -123,11 +123,11 @@ func (p *Reader) Next() (Event, error) {
 
 func (p *Reader) data(b []byte) error {
 	if !p.file || len(b) < 9 || len(b) > 8+MostData {
-		return formatError("%d bytes that belong to no file", len(b))
+		return formatError("%d bytes of data without a file", len(b))
 	}
 	p.Off, p.Data = int64(binary.LittleEndian.Uint64(b)), b[8:]
 	if p.Off < p.next || p.Off > p.Entry.Size-int64(len(p.Data)) {
-		return formatError("bytes at %d of a file of %d", p.Off, p.Entry.Size)
+		return formatError("data at offset %d of a file of %d bytes", p.Off, p.Entry.Size)
 	}
 	p.next = p.Off + int64(len(p.Data))
 	p.Got.Bytes += int64(len(p.Data))
@@ -141,11 +141,11 @@ func (p *Reader) entry(b []byte) error {
 	}
 	switch top := !p.begun; {
 	case top && (e.Kind != Dir || e.Name != ""):
-		return formatError("it does not begin with a directory")
+		return formatError("the first entry is not a directory")
 	case !top && (p.depth == 0 || !validName(e.Name)):
 		return formatError("an entry named %q", e.Name)
 	case e.Kind == Dir && p.depth == mostDepth:
-		return formatError("more than %d directories in each other", mostDepth)
+		return formatError("directories nested more than %d deep", mostDepth)
 	}
 	if e.Kind == Dir {
 		p.depth++
@@ -180,7 +180,7 @@ func decodeEntry(b []byte) (e Entry, err error) {
 	return e, err
 }
 
-// check refuses an entry that no file system could have.
+// check refuses entries that no file system could have.
 func (e *Entry) check() error {
 	switch {
 	case e.Kind < Dir || e.Kind > Link:
@@ -192,14 +192,14 @@ func (e *Entry) check() error {
 	case (e.Kind == Symlink) != (e.Target != "") || len(e.Target) > mostTarget || strings.ContainsRune(e.Target, 0):
 		return formatError("a link's target of %d bytes", len(e.Target))
 	case e.Kind == Link && e.ID == 0 || e.ID != 0 && e.Kind != Link && e.Kind != File:
-		return formatError("a link to nothing")
+		return formatError("a link without a target")
 	}
 	return nil
 }
 
 func decodeXattrs(b []byte) ([]Xattr, error) {
 	if len(b) < 4 {
-		return nil, formatError("an entry that ends early")
+		return nil, formatError("a truncated entry")
 	}
 	n := binary.LittleEndian.Uint32(b)
 	b = b[4:]
@@ -213,7 +213,7 @@ func decodeXattrs(b []byte) ([]Xattr, error) {
 			return nil, err
 		}
 		if len(rest) < 4 || uint64(binary.LittleEndian.Uint32(rest)) > uint64(len(rest)-4) {
-			return nil, formatError("an attribute that ends early")
+			return nil, formatError("a truncated attribute")
 		}
 		size := binary.LittleEndian.Uint32(rest)
 		x := Xattr{string(name), slices.Clone(rest[4 : 4+size])}
@@ -232,10 +232,10 @@ func validXattr(x Xattr) bool {
 	return Carries(x.Name) && len(x.Name) <= mostName && !strings.ContainsRune(x.Name, 0) && len(x.Value) <= 64<<10
 }
 
-// field16 cuts a field with a length of 16 bits off b.
+// field16 cuts a field with a 16-bit length off b.
 func field16(b []byte) (field, rest []byte, err error) {
 	if len(b) < 2 || int(binary.LittleEndian.Uint16(b)) > len(b)-2 {
-		return nil, nil, formatError("an entry that ends early")
+		return nil, nil, formatError("a truncated entry")
 	}
 	n := int(binary.LittleEndian.Uint16(b))
 	return b[2 : 2+n], b[2+n:], nil

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// smallFiles has files of more than a GiB be too large for every file system.
+// smallFiles limits the size of files to 1 GiB.
 func smallFiles(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
@@ -29,7 +29,8 @@ func smallFiles(t *testing.T) {
 	})
 }
 
-// TestRefused: what is too large for the file system is left out, under all its names, and hides nothing of what comes behind it.
+// TestRefused: a file that is too large for the file system is left out under
+// all its names, and the entries after it are unpacked.
 func TestRefused(t *testing.T) {
 	smallFiles(t)
 	b := hand(t, func(w *Writer) {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is skipped does not travel, nor what cannot be read, which is told; Measure counts neither.
+// Skipped and unreadable files are not sent, unreadable ones are reported, and
+// Measure counts neither.
 func TestSkipAndUnread(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
@@ -65,7 +66,7 @@ func TestSkipAndUnread(t *testing.T) {
 	})
 }
 
-// asNobody calls fn without root's rights to files, for root on a thread that ends with it.
+// asNobody calls fn without root's capabilities for files, on a thread that ends with it.
 func asNobody(t *testing.T, fn func()) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpack writes a parcel into dir, which is made if it is not there. What is
-// there under a name that comes is replaced, directories are joined; nothing
-// else is touched. On an error what was written so far stays, and the Report
-// says how much that is.
+// Unpack writes a parcel into dir, which it creates if needed. Entries replace
+// existing files of the same name and merge with existing directories; nothing
+// else is touched. After an error the entries written so far stay, and Report
+// counts them.
 func Unpack(ctx context.Context, r *Reader, dir string, opt Options) (Report, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return Report{}, err
@@ -31,16 +31,16 @@ func Unpack(ctx context.Context, r *Reader, dir string, opt Options) (Report, er
 	return u.report, err
 }
 
-// unpacker holds the directories from the top to the one that is open; all
-// that is made is made relative to the last.
+// unpacker holds open the directories from the top to the current one.
+// Everything is created relative to the last.
 type unpacker struct {
 	ctx    context.Context
 	r      *Reader
 	opt    Options
 	root   *os.Root
 	dirs   []openDir
-	linked map[uint64]string // paths of files with several names, below the root; "": it was refused
-	file   int               // being written; -1: none, or it was refused
+	linked map[uint64]string // paths of files with several names, below the root; "": the file was refused
+	file   int               // descriptor of the current file; -1: none, or it was refused
 	entry  Entry             // of it
 	report Report
 }
@@ -91,7 +91,7 @@ func (u *unpacker) run(dir string) error {
 	}
 }
 
-// at returns the directory that is open.
+// at returns the current directory.
 func (u *unpacker) at() *openDir { return &u.dirs[len(u.dirs)-1] }
 
 func (u *unpacker) fail(doing, name string, err error) error {
@@ -105,7 +105,7 @@ func (u *unpacker) fail(doing, name string, err error) error {
 	return &os.PathError{Op: doing, Path: path, Err: err}
 }
 
-// path is where name lies, below the root.
+// path returns the path of name below the root.
 func (u *unpacker) path(name string) string {
 	if p := u.at().path; p != "" {
 		return p + "/" + name
@@ -142,7 +142,7 @@ func (u *unpacker) enter(dir string) error {
 	return u.fail("make", e.Name, u.makeOther(in, e))
 }
 
-// vacate removes what has the name, unless it is a directory.
+// vacate removes name unless it is a directory.
 func vacate(in int, name string) error {
 	if err := unix.Unlinkat(in, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -152,9 +152,9 @@ func vacate(in int, name string) error {
 
 func (u *unpacker) makeDir(in int, e Entry) error {
 	if len(u.dirs) > mostDepth {
-		return formatError("more than %d directories in each other", mostDepth)
+		return formatError("directories nested more than %d deep", mostDepth)
 	}
-	// Its own mode may forbid to write into it; it gets that when it is complete.
+	// Its final mode may forbid writing into it: that is set when it is complete.
 	if err := unix.Mkdirat(in, e.Name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -190,7 +190,7 @@ func (u *unpacker) makeFile(in int, e Entry) error {
 func (u *unpacker) makeLink(in int, e Entry) error {
 	first, ok := u.linked[e.ID]
 	if !ok {
-		return formatError("a link to a file that did not come")
+		return formatError("a link to an unknown file")
 	}
 	if first == "" {
 		return u.refused(e.Name, unix.EFBIG)
@@ -198,7 +198,7 @@ func (u *unpacker) makeLink(in int, e Entry) error {
 	if err := vacate(in, e.Name); err != nil {
 		return err
 	}
-	return u.root.Link(first, u.path(e.Name)) // never outside of the root
+	return u.root.Link(first, u.path(e.Name)) // os.Root: never outside the root
 }
 
 func (u *unpacker) makeOther(in int, e Entry) error {
@@ -215,7 +215,7 @@ func (u *unpacker) makeOther(in int, e Entry) error {
 		err = unix.Fchownat(in, e.Name, int(e.UID), int(e.GID), unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err == nil && e.Kind != Symlink {
-		err = unix.Fchmodat(in, e.Name, e.Mode, 0) // past the umask; what has the name is not a link
+		err = unix.Fchmodat(in, e.Name, e.Mode, 0) // independent of the umask; name is not a link
 	}
 	if err == nil {
 		err = setTimes(in, e)
@@ -228,7 +228,7 @@ func setTimes(in int, e Entry) error {
 	return unix.UtimesNanoAt(in, e.Name, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// write puts bytes of the file at their place; what is skipped is a hole.
+// write writes data of the current file. Ranges without data become holes.
 func (u *unpacker) write() error {
 	for data, off := u.r.Data, u.r.Off; len(data) > 0 && u.file >= 0; {
 		n, err := unix.Pwrite(u.file, data, off)
@@ -243,7 +243,7 @@ func (u *unpacker) write() error {
 	return nil
 }
 
-// endFile gives the file that is being written its size and attributes.
+// endFile sets the size and attributes of the current file.
 func (u *unpacker) endFile() error {
 	if u.file < 0 {
 		return nil
@@ -263,7 +263,7 @@ func (u *unpacker) endFile() error {
 	return u.fail("finish", u.entry.Name, errors.Join(err, unix.Close(fd)))
 }
 
-// refused says that something is not taken here.
+// refused reports something that the file system refuses.
 func (u *unpacker) refused(name string, why error) error {
 	if u.opt.Refused == nil {
 		return why
@@ -272,7 +272,7 @@ func (u *unpacker) refused(name string, why error) error {
 	return nil
 }
 
-// leaveFile leaves out the file that is being written: it is too large.
+// leaveFile leaves out the current file, which is too large.
 func (u *unpacker) leaveFile() error {
 	fd := u.file
 	u.file = -1
@@ -286,8 +286,8 @@ func (u *unpacker) leaveFile() error {
 	return u.fail("leave out", u.entry.Name, err)
 }
 
-// attributes sets owner, mode, user attributes and ACLs. A file system that has no
-// attributes is no reason to lose the rest.
+// attributes sets owner, mode, user attributes and ACLs. Attributes are skipped
+// on a file system that has none.
 func (u *unpacker) attributes(fd int, e Entry) error {
 	if u.opt.Owner {
 		if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
@@ -298,8 +298,8 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 		err := unix.Fsetxattr(fd, x.Name, x.Value, 0)
 		switch {
 		case err == nil, errors.Is(err, unix.EOPNOTSUPP):
-		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.E2BIG): // with the file: the disk may be empty
-			err := fmt.Errorf("attribute %s: the file system keeps no more with a file", strings.ToValidUTF8(x.Name, "?"))
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.E2BIG): // the limit for one file; the disk may have room
+			err := fmt.Errorf("attribute %s: the file system cannot store more attributes in this file", strings.ToValidUTF8(x.Name, "?"))
 			if err = u.refused(e.Name, err); err != nil {
 				return err
 			}
@@ -307,7 +307,7 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 			return fmt.Errorf("attribute %s: %w", strings.ToValidUTF8(x.Name, "?"), err)
 		}
 	}
-	for _, name := range e.WithoutACL() { // it may have been inherited here
+	for _, name := range e.WithoutACL() { // an ACL may have been inherited from the directory
 		err := unix.Fremovexattr(fd, name)
 		if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("attribute %s: %w", name, err)
@@ -316,8 +316,7 @@ func (u *unpacker) attributes(fd int, e Entry) error {
 	return unix.Fchmod(fd, e.Mode)
 }
 
-// up completes a directory: its mode and times count from now on. The top one
-// keeps its own mode.
+// up completes a directory: it sets its mode and times. The top directory keeps its mode.
 func (u *unpacker) up() error {
 	d := *u.at()
 	u.dirs = u.dirs[:len(u.dirs)-1]

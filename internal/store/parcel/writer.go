@@ -14,7 +14,7 @@ type Writer struct {
 	Sent Totals // so far
 }
 
-// NewWriter begins a parcel of about so much.
+// NewWriter begins a parcel; about is its approximate size.
 func NewWriter(w io.Writer, about Totals) (*Writer, error) {
 	p := &Writer{w: bufio.NewWriterSize(w, 256<<10)}
 	if _, err := p.w.WriteString(magic); err != nil {
@@ -63,20 +63,20 @@ func (p *Writer) Entry(e *Entry) error {
 	return p.frame(frameEntry, b, nil)
 }
 
-// Data writes bytes of the file whose entry came last, at most MostData.
+// Data writes bytes of the current file, at most MostData.
 func (p *Writer) Data(off int64, data []byte) error {
 	p.head = binary.LittleEndian.AppendUint64(p.head[:0], uint64(off))
 	p.Sent.Bytes += int64(len(data))
 	return p.frame(frameData, p.head, data)
 }
 
-// Up completes the directory that is open.
+// Up completes the current directory.
 func (p *Writer) Up() error { return p.frame(frameUp, nil, nil) }
 
 // Flush sends what is buffered.
 func (p *Writer) Flush() error { return p.w.Flush() }
 
-// Close ends the parcel; without it the other side takes it for cut off.
+// Close ends the parcel. Without it the reader reports that the parcel was cut off.
 func (p *Writer) Close() error {
 	if err := p.frame(frameEnd, p.Sent.encode(), nil); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (p *Writer) Close() error {
 	return p.w.Flush()
 }
 
-// validName refuses what cannot be a name in a directory.
+// validName reports whether name is valid in a directory.
 func validName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= mostName && !strings.ContainsAny(name, "/\x00")
 }

@@ -32,7 +32,7 @@ func startAgent(t *testing.T) (machine.Machine, *agent.Client) {
 	return m, control(t, m)
 }
 
-// TestAgent kills a machine in the midst of runs: nothing of them may stay.
+// TestAgent kills a machine during runs: none of their processes may stay.
 func TestAgent(t *testing.T) {
 	m, client := startAgent(t)
 	h, err := client.Hello(t.Context())
@@ -61,9 +61,8 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// What a guest writes outside of its workspace the host never sees, and is gone
-// with the machine.
-func TestRootIsScratch(t *testing.T) {
+// Writes of a guest outside its workspace are invisible on the host and lost with the machine.
+func TestRootWritesAreDiscarded(t *testing.T) {
 	m, client := startAgent(t)
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "kept")
@@ -134,7 +133,7 @@ func until(t *testing.T, what string, yes func() bool) {
 	}
 }
 
-// living counts the processes that sleep for marker.
+// living counts the sleep processes with the marker.
 func living(t *testing.T, marker string) int {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -150,7 +149,7 @@ func living(t *testing.T, marker string) int {
 	return n
 }
 
-// cgroups returns those of a run.
+// cgroups returns the cgroups of a run.
 func cgroups(t *testing.T, id holt.RunID) []string {
 	t.Helper()
 	var found []string

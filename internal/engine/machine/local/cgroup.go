@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupName is the directory under the cgroup2 mount in which the agent of
-// the machine in dir makes the cgroups of its runs. The same directory has the
-// same name, so a machine that ended while nobody watched is swept later.
+// cgroupName returns the directory under the cgroup2 mount in which the agent
+// of the machine in dir creates the cgroups of its runs. The name depends only
+// on dir, so that a later daemon can clean up after a machine that ended while
+// no daemon ran.
 func cgroupName(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return fmt.Sprintf("holt-local-%x", sum[:8])
 }
 
-// sweepCgroups removes what a machine that has ended left in cgroup2. Cgroups
-// in which something lives stay.
+// sweepCgroups removes the cgroups of a machine that has ended, except those with processes.
 func sweepCgroups(dir string) {
 	root := cgroupMount()
 	if root == "" {
@@ -31,14 +31,14 @@ func sweepCgroups(dir string) {
 		if err == nil && d.IsDir() {
 			dirs = append(dirs, path)
 		}
-		return nil // most often there is nothing
+		return nil // usually there is none
 	})
-	for i := len(dirs) - 1; i >= 0; i-- { // children come after their parents
+	for i := len(dirs) - 1; i >= 0; i-- { // children are after their parents
 		unix.Rmdir(dirs[i])
 	}
 }
 
-// cgroupMount returns where cgroup2 is mounted, "" if it is not.
+// cgroupMount returns the mount point of cgroup2, or "".
 func cgroupMount() string {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

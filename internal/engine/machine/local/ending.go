@@ -9,11 +9,11 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// endFile is in a machine's directory once it has ended, if the process that started it saw that.
+// endFile records how a machine ended, if the process that started it was still alive.
 const endFile = "ended"
 
-// sayEnd writes down how the machine ended. In a PID namespace of its own reboot(2) ends PID 1 with a signal that says
-// what was asked for, which its parent alone hears.
+// sayEnd records how the machine ended. In a PID namespace, reboot(2) ends PID
+// 1 with a signal that depends on its argument; only the parent sees it.
 func (g *guest) sayEnd() {
 	if g.child == nil {
 		return
@@ -29,13 +29,13 @@ func (g *guest) sayEnd() {
 		return
 	}
 	if err := os.WriteFile(g.Dir.File(endFile), []byte(kind), 0o600); err != nil {
-		g.engine.log.Warn("write down how a machine ended", "dir", g.Dir.Path, "err", err)
+		g.engine.log.Warn("record how a machine ended", "dir", g.Dir.Path, "err", err)
 	}
 }
 
 // Ended implements [machine.Engine].
 func (e *Engine) Ended(dir string) machine.Ending {
-	b, _ := os.ReadFile(filepath.Join(dir, endFile)) // most often there is none
+	b, _ := os.ReadFile(filepath.Join(dir, endFile)) // usually there is none
 	switch kind := machine.EndKind(b); kind {
 	case machine.EndReboot, machine.EndOff:
 		return machine.Ending{Kind: kind}

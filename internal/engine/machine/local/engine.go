@@ -13,10 +13,10 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// engineName is what users and records call this engine.
+// engineName is the name of the engine for users and records.
 const engineName = "local"
 
-// Options says how machines are run.
+// Options configure the engine.
 type Options struct {
 	Guest string       // path of the holt-guest program
 	Log   *slog.Logger // nil: slog.Default
@@ -29,7 +29,7 @@ type Engine struct {
 	claims machine.Claims
 }
 
-// New returns an engine. It does no I/O; Start fails if the host cannot do it.
+// New returns an engine. It does no I/O; Start fails on a host that does not support it.
 func New(opt Options) *Engine {
 	log := opt.Log
 	if log == nil {
@@ -38,22 +38,20 @@ func New(opt Options) *Engine {
 	return &Engine{guest: opt.Guest, log: log}
 }
 
-// Name is "local".
 func (e *Engine) Name() string { return engineName }
 
-// Capabilities implements [machine.Engine]: there are none.
+// Capabilities implements [machine.Engine].
 func (e *Engine) Capabilities() machine.Capabilities {
 	return machine.Capabilities{Acceleration: machine.AccelNone}
 }
 
-// DiskBase returns nothing: its disks are none.
+// DiskBase implements [machine.Engine]: its disks have no base.
 func (e *Engine) DiskBase(context.Context, string) (machine.Base, error) { return machine.Base{}, nil }
 
-// CreateDisk makes an empty file that stands for a disk: there is none. The
-// base need not exist.
+// CreateDisk creates an empty placeholder, since machines have no disk. The base need not exist.
 func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base, sizeMB int) error {
 	if !filepath.IsAbs(path) || sizeMB < 1 {
-		return holt.Errorf(holt.InvalidArgument, "a disk of %d MiB at %q cannot be", sizeMB, path)
+		return holt.Errorf(holt.InvalidArgument, "invalid disk of %d MiB at %q", sizeMB, path)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -68,7 +66,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 // GrowDisk implements [machine.Engine].
 func (e *Engine) GrowDisk(context.Context, string, int) error { return nil }
 
-// MergeDisk implements [machine.Engine]: of what stands for two disks one stays.
+// MergeDisk implements [machine.Engine]: it removes one of two placeholders.
 func (e *Engine) MergeDisk(_ context.Context, _, under string) error {
 	if err := os.Remove(under); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("merge disk: %w", err)

@@ -17,9 +17,9 @@ import (
 	"holt/internal/workspace"
 )
 
-// TestKillWhileNobodyServesFiles: processes of the machine, and threads of the
-// agent itself, wait in the kernel for a workspace that nobody answers for.
-func TestKillWhileNobodyServesFiles(t *testing.T) {
+// TestKillWithoutFileServer: processes of the machine, and threads of the
+// agent, wait in the kernel for a workspace that is not served.
+func TestKillWithoutFileServer(t *testing.T) {
 	m, client := startAgent(t)
 	ws, err := workspace.Create(filepath.Join(t.TempDir(), "ws"), workspace.Options{})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 type guest struct {
 	machine.Hold
 	engine *Engine
-	disk   string // of the spec; it is none
+	disk   string // placeholder, from the spec
 
 	child  *os.Process     // if this process started it
 	status unix.WaitStatus // of the child, once reaped
@@ -60,13 +60,13 @@ func (g *guest) Grow(context.Context, machine.Shape) error { return noShape() }
 // Shape implements [machine.Machine].
 func (g *guest) Shape(context.Context) (machine.Shape, error) { return machine.Shape{}, noShape() }
 
-// noShape is why a local machine has none of its own.
+// noShape returns the error for changes of shape.
 func noShape() error {
 	return holt.Errorf(holt.Unsupported, "a machine of the local engine has all of the host's processors and memory").
 		WithHint(machine.UseVirtual)
 }
 
-// noMemory is why nothing of a local machine's memory can be kept.
+// noMemory returns the error for memory images.
 func noMemory() error {
 	return holt.Errorf(holt.Unsupported, "the local engine cannot keep a machine's memory").
 		WithHint(machine.UseVirtual)
@@ -75,7 +75,7 @@ func noMemory() error {
 // Disk implements [machine.Machine].
 func (g *guest) Disk() string { return g.disk }
 
-// Reopen implements [machine.Machine]: nothing lies beneath its disk.
+// Reopen implements [machine.Machine]: its disk has no base.
 func (g *guest) Reopen(context.Context) error { return nil }
 
 // supervise waits for the machine's end or for Release.
@@ -92,7 +92,7 @@ func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 	return ended
 }
 
-// let closes all that this process holds of the machine but its directory.
+// let closes everything that this process has of the machine except its directory.
 func (g *guest) let() {
 	g.Ports.Close()
 	if g.Handle != nil {
@@ -113,8 +113,8 @@ func (g *guest) PowerDown(ctx context.Context) error {
 	return nil
 }
 
-// Kill kills PID 1 of the machine; the kernel kills all others of its PID
-// namespace before that one is gone. See [kill].
+// Kill kills PID 1 of the machine; the kernel first kills all other processes
+// of the PID namespace. See [kill].
 func (g *guest) Kill() error {
 	if err := kill(g.Handle.Process); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (g *guest) Kill() error {
 	return machine.Clear(g.Dir.Path, sockets[:]...)
 }
 
-// isInit says whether a process is PID 1 of a PID namespace below this one.
+// isInit reports whether a process is PID 1 of a PID namespace below this one.
 func isInit(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"holt/internal/engine/machine/machinetest"
 )
 
-// The agent, whose environment every run can read, gets nothing of the daemon's.
+// The environment of the agent, which every run can read, has nothing of the daemon's.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("HOLT_TEST_SECRET", "hunter2")
 	e := New(Options{Guest: machinetest.Guest(t)})
@@ -27,7 +27,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// FuzzMountinfo: what is aborted is a connection that the table names.
+// FuzzMountinfo: only connections named in the table are aborted.
 func FuzzMountinfo(f *testing.F) {
 	f.Add([]byte("36 35 0:51 / /home/agent rw - fuse.holt workspace rw\n"))
 	f.Add([]byte("36 35 0:../51 / /x rw - fuse x\n36 35 0:+1 / /x rw - fuse x\n1 1 0:7 / / rw - fusectl x\n"))

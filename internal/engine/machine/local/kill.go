@@ -23,10 +23,10 @@ const (
 
 // kill ends a machine and returns when it is gone.
 //
-// SIGKILL alone may never be enough. A process that asks for a file of the
-// workspace, after its request was read and while nobody answers, cannot be killed; and if
-// it is a thread of the agent, it keeps /dev/fuse open and with it the
-// connection that it waits for. So the connection is aborted as well.
+// SIGKILL alone may not suffice. A process that waits for an unanswered file
+// request of the workspace, which has been read, cannot be killed. If it is a
+// thread of the agent, it keeps /dev/fuse open and thereby the connection that it
+// waits for. So kill also aborts the connection.
 func kill(p machine.Process) error {
 	h, err := p.Open()
 	if errors.Is(err, machine.ErrGone) {
@@ -36,7 +36,7 @@ func kill(p machine.Process) error {
 		return err
 	}
 	defer h.Close()
-	connections := fuseConnections(p.PID) // cannot be read once the first thread has ended
+	connections := fuseConnections(p.PID) // not readable after the first thread has ended
 	if err := h.Signal(unix.SIGKILL); err != nil && !errors.Is(err, machine.ErrGone) {
 		return fmt.Errorf("kill machine: %w", err)
 	}
@@ -50,16 +50,16 @@ func kill(p machine.Process) error {
 		case <-h.Done():
 			return nil
 		case <-tick.C:
-			connections = fuseConnections(p.PID) // it may have mounted meanwhile
+			connections = fuseConnections(p.PID) // it may have mounted another
 		}
 	}
-	return holt.Errorf(holt.Timeout, "machine process %d was killed %v ago and is not gone: %w", p.PID, killWait, err)
+	return holt.Errorf(holt.Timeout, "machine process %d still exists %v after SIGKILL: %w", p.PID, killWait, err)
 }
 
 // fuseConnections returns the numbers of the FUSE connections that are mounted
-// where that process lives and not here: the others are the host's.
+// in the process's namespace and not in ours.
 func fuseConnections(pid int) map[uint32]bool {
-	tables, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/mountinfo", pid)) // of any thread that still lives
+	tables, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/mountinfo", pid)) // of any live thread
 	theirs := map[uint32]bool{}
 	for _, path := range tables {
 		if b, err := os.ReadFile(path); err == nil {
@@ -78,8 +78,9 @@ func fuseConnections(pid int) map[uint32]bool {
 	return theirs
 }
 
-// addFuse adds the connections in a mount table: each has the number of its
-// file system's device, which has major number 0. See proc_pid_mountinfo(5).
+// addFuse adds the connections in a mount table. A connection's number is the
+// minor number of its file system's device, which has major number 0. See
+// proc_pid_mountinfo(5).
 func addFuse(connections map[uint32]bool, mountinfo []byte) {
 	for line := range bytes.Lines(mountinfo) {
 		before, after, ok := bytes.Cut(line, []byte(" - "))

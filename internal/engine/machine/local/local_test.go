@@ -27,8 +27,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// mounts returns the lines of this namespace's mount table that a machine
-// would change if it could.
+// mounts returns the lines of this namespace's mount table that a machine could affect.
 func mounts(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/mounts")

@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// maxConsole is what a console log may hold when a machine starts, bytes.
+	// maxConsole is the maximum size of the console log at the start of a machine, bytes.
 	maxConsole = 1 << 20
-	// startWait bounds a start that nobody else bounds.
+	// startWait is the timeout of a start without another deadline.
 	startWait = time.Minute
-	// socketPoll is how often a start looks whether the agent listens.
+	// socketPoll is how often a start checks whether the agent listens.
 	socketPoll = 2 * time.Millisecond
 )
 
-// sockets are what the agent listens on.
+// sockets are the agent's listening sockets.
 var sockets = [...]string{machine.PortControl + ".sock", machine.PortFiles + ".sock"}
 
 // script runs as PID 1 of the new namespaces and becomes the agent. File
-// descriptor 3 is the lock, which the agent holds by having it open; 4 is the
-// agent's program. $1 names its cgroups.
+// descriptor 3 is the lock, which the agent keeps open; 4 is the agent's program.
+// $1 is the name of its cgroup.
 //
-// The working directory stays the machine's: the agent's sockets are made
-// there, whatever root it has. Paths given to overlayfs are relative, since its
-// options have no way to quote a comma.
+// The working directory stays the machine's: the agent creates its sockets there,
+// whatever its root is. Paths for overlayfs are relative, since its options
+// cannot quote a comma.
 const script = `mount --make-rslave / || exit
 lay() { # lay DIR: the host's DIR, to be written on without its knowing
 	mkdir -p "upper$1" "work$1" "root$1" && mount -t overlay -o lowerdir="$1",upperdir="upper$1",workdir="work$1" overlay "root$1"
@@ -74,8 +74,8 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		return nil, noMemory()
 	}
 	if os.Geteuid() != 0 {
-		return nil, holt.Errorf(holt.Unsupported, "the local engine needs root, to make namespaces and mounts").
-			WithHint("run holt as root; without it there are virtual machines: holt up --engine qemu")
+		return nil, holt.Errorf(holt.Unsupported, "the local engine needs root to create namespaces and mounts").
+			WithHint("run holt as root, or use virtual machines: holt up --engine qemu")
 	}
 	dir, err := machine.MakeDir(spec.Dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 		dir.Close()
 		return nil, err
 	}
-	defer lock.Close() // the agent's copy keeps it
+	defer lock.Close() // the agent has a copy
 	g := &guest{engine: e, disk: spec.Disk, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
 	defer func() {
 		if err != nil {
@@ -122,7 +122,7 @@ func (g *guest) launch(lock *os.File) error {
 	program, err := os.Open(g.engine.guest)
 	if err != nil {
 		return holt.Errorf(holt.Unsupported, "open the guest agent: %w", err).
-			WithHint("the local engine runs the program holt-guest")
+			WithHint("install the program holt-guest, which the local engine runs")
 	}
 	defer program.Close()
 	console, err := openConsole(g.Console())
@@ -133,7 +133,7 @@ func (g *guest) launch(lock *os.File) error {
 	cmd := exec.Command("/bin/sh", "-c", script, "holt-guest", cgroupName(g.Dir.Path))
 	cmd.Dir, cmd.ExtraFiles = g.Dir.Path, []*os.File{lock, program}
 	cmd.Stdout, cmd.Stderr = console, console
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's may hold secrets
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's environment may have secrets
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -142,7 +142,7 @@ func (g *guest) launch(lock *os.File) error {
 		return holt.Errorf(holt.Unsupported, "start the guest agent in namespaces of its own: %w", err)
 	}
 	g.child = cmd.Process
-	// It is our child, and nobody has waited for it: its process id is its own.
+	// It is an unreaped child, so its process id is not reused.
 	p, err := machine.Identify(cmd.Process.Pid)
 	if err == nil {
 		g.Handle, err = p.Open()
@@ -153,13 +153,13 @@ func (g *guest) launch(lock *os.File) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("hold on to the guest agent: %w", err)
+		return fmt.Errorf("open a pidfd of the guest agent: %w", err)
 	}
 	g.engine.claims.Add(p)
 	return nil
 }
 
-// openConsole opens the log for appending, emptied if it has grown long.
+// openConsole opens the log for appending. It truncates the log if it is long.
 func openConsole(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -171,7 +171,7 @@ func openConsole(path string) (*os.File, error) {
 	return f, nil
 }
 
-// listening returns when both of the agent's sockets take connections.
+// listening returns when both of the agent's sockets accept connections.
 func (g *guest) listening(ctx context.Context) error {
 	tick := time.NewTicker(socketPoll)
 	defer tick.Stop()
@@ -197,7 +197,7 @@ func (g *guest) listening(ctx context.Context) error {
 	return nil
 }
 
-// lastWords is the end of a console log.
+// lastWords returns the end of a console log.
 func lastWords(path string) string {
 	const most = 1000
 	f, err := os.Open(path)
@@ -215,10 +215,10 @@ func lastWords(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// undo ends what a failed start has begun, in reverse.
+// undo undoes a failed start, in reverse.
 func (g *guest) undo() {
 	switch {
-	case g.Handle != nil: // its mounts may have to be aborted
+	case g.Handle != nil: // kill also aborts its mounts
 		if err := kill(g.Handle.Process); err != nil {
 			g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 		}

@@ -29,14 +29,14 @@ func Agent(t testing.TB) string {
 	return program(t, "holt-guest", "holt/cmd/holt-guest")
 }
 
-// programs are those that this process has built, by their paths.
+// programs are the programs that this process has built, by path.
 var programs struct {
 	sync.Mutex
 	built map[string]bool
 }
 
-// program builds a package as a guest's program, once in a process. It is kept in .cache of the
-// checkout, since a process that is killed removes nothing.
+// program builds a package as a guest's program, once per process. It is kept
+// in .cache of the checkout, since a killed process removes nothing.
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()
 	programs.Lock()
@@ -49,7 +49,7 @@ func program(t testing.TB, name, pkg string) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := os.Create(filepath.Join(dir, "lock")) // test processes run side by side
+	lock, err := os.Create(filepath.Join(dir, "lock")) // test processes run concurrently
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,13 +72,13 @@ func program(t testing.TB, name, pkg string) string {
 	return path
 }
 
-// checkout is where go.mod is.
+// checkout returns the directory of go.mod.
 var checkout = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	return filepath.Dir(strings.TrimSpace(string(out))), err
 })
 
-// cache returns the directory where the checkout keeps things between tests.
+// cache returns the checkout's cache directory.
 func cache(t testing.TB) string {
 	t.Helper()
 	dir, err := checkout()
@@ -99,7 +99,8 @@ func Images(t testing.TB) string {
 }
 
 // Base returns the built image base, whose initramfs has the program at path
-// guest as its /init. If the image is not there it is built, which takes minutes.
+// guest as its /init. It builds the image if it is missing, which takes
+// minutes.
 func Base(t testing.TB, guest string) image.Image {
 	t.Helper()
 	binary, err := os.ReadFile(guest)
@@ -118,9 +119,9 @@ func Base(t testing.TB, guest string) image.Image {
 	return im
 }
 
-// Boot returns the kernel of the image base and an initramfs with the
-// stand-in as its /init: the image's own, and after it a second archive with
-// the modules that hear the power button, which a real machine loads from its root disk.
+// Boot returns the kernel of the image base and an initramfs with the stand-in
+// as its /init: the image's own, followed by an archive with the modules for
+// the power button, which a real machine loads from its root disk.
 func Boot(t testing.TB) (kernel, initrd string) {
 	t.Helper()
 	im := Base(t, Guest(t))
@@ -148,14 +149,14 @@ func Boot(t testing.TB) (kernel, initrd string) {
 	return im.Kernel, initrd
 }
 
-// debugfs asks for something inside of an ext4 image.
+// debugfs runs a request on an ext4 image.
 func debugfs(t testing.TB, disk, request string) []byte {
 	t.Helper()
 	var said bytes.Buffer
 	cmd := exec.Command("debugfs", "-R", request, disk)
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil || len(out) == 0 { // it succeeds also where there is nothing
+	if err != nil || len(out) == 0 { // debugfs succeeds even if there is nothing
 		t.Fatalf("debugfs %s: %v: %s", request, err, said.String())
 	}
 	return out

@@ -11,9 +11,9 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// testFlatten: of the disks beneath a machine that writes all the while, and beneath its forks,
-// some are replaced by one. They read what they did, let go of what is gone, and can be
-// snapshot, forked and flattened again.
+// testFlatten: disks below a running machine that writes, and below its forks,
+// are replaced by one. The machines read the same content, close the removed
+// files, and can be snapshot, forked and flattened again.
 func testFlatten(t *testing.T, w *world) {
 	rounds := 1
 	if soak() {
@@ -53,9 +53,9 @@ func testFlatten(t *testing.T, w *world) {
 				t.Fatal(err)
 			}
 		}
-		reads(w.m) // it has the old ones open still
+		reads(w.m) // it still has the old files open
 		for _, m := range []machine.Machine{w.m, fork} {
-			for range 2 { // again does no harm
+			for range 2 { // repeating does no harm
 				if err := m.Reopen(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func testFlatten(t *testing.T, w *world) {
 			}
 		}
 		next := w.snapshot(t, w.m, nil)
-		if err := w.m.Reopen(t.Context()); err != nil { // an overlay that QEMU has opened itself comes to lie over one by name
+		if err := w.m.Reopen(t.Context()); err != nil { // an overlay that QEMU opened itself gets a base by file name
 			t.Fatal(err)
 		}
 		forked := w.forks(t, next, 1)[0]
@@ -83,7 +83,7 @@ func testFlatten(t *testing.T, w *world) {
 	alive(t, w.m)
 }
 
-// beneath is the disk n below another.
+// beneath returns the disk n levels below another.
 func (w *world) beneath(t *testing.T, disk string, n int) string {
 	t.Helper()
 	for range n {
@@ -96,7 +96,7 @@ func (w *world) beneath(t *testing.T, disk string, n int) string {
 	return disk
 }
 
-// letsGo fails the test if a machine's process has a file open that is gone.
+// letsGo fails the test if a machine's process has a removed file open.
 func letsGo(t *testing.T, m machine.Machine) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", m.PID())

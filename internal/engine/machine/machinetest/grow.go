@@ -9,7 +9,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// testNoGrowth: an engine whose machines cannot grow says so, and does no harm.
+// testNoGrowth: an engine whose machines cannot grow returns an error and changes nothing.
 func testNoGrowth(t *testing.T, l *lab) {
 	m := l.shared(t)
 	if err := m.Grow(t.Context(), machine.Shape{CPUs: 2}); holt.CodeOf(err) != holt.Unsupported {
@@ -21,17 +21,18 @@ func testNoGrowth(t *testing.T, l *lab) {
 	alive(t, m)
 }
 
-// testGrow: processors, memory and disk are added to a machine that runs. It goes on and uses them, and
-// so do its forks, which grow on their own. A machine that has grown is what the tests after this one have.
+// testGrow: processors, memory and disk are added to a running machine. It and
+// its forks use them, and the forks grow on their own. The tests after this one
+// use the machine that has grown.
 func testGrow(t *testing.T, w *world) {
 	was := w.counts(t, w.m, 0)
 	first := machine.Shape{CPUs: w.spec.CPUs + 1, MemoryMB: w.spec.MemoryMB + 2*machine.GrowMB, DiskMB: w.diskMB + 16}
 	w.grow(t, w.m, first, first)
 	w.diskMB = first.DiskMB
-	w.grow(t, w.m, first, first) // again does no harm
+	w.grow(t, w.m, first, first) // repeating does no harm
 	w.grow(t, w.m, machine.Shape{CPUs: 1, MemoryMB: w.spec.MemoryMB, DiskMB: 1}, first)
 	w.counts(t, w.m, was)
-	// More than it had at first, and a block of the disk beyond its old end.
+	// More than the initial memory, and a block of the disk beyond its old end.
 	w.ask(t, w.m, fmt.Sprint("fill ", w.spec.MemoryMB+8, " 7"))
 	sum := w.ask(t, w.m, "sum")
 	last := first.DiskMB<<20/4096 - 1
@@ -42,7 +43,7 @@ func testGrow(t *testing.T, w *world) {
 		t.Errorf("the image has its memory in %v", parts)
 	}
 	forks := w.forks(t, at, 2)
-	// What is less than a block is not added, nor what is more than the most.
+	// Partial blocks and sizes beyond the maximum are not added.
 	second := machine.Shape{CPUs: w.spec.MaxCPUs, MemoryMB: first.MemoryMB + machine.GrowMB, DiskMB: first.DiskMB}
 	w.grow(t, forks[0], machine.Shape{CPUs: w.spec.MaxCPUs + 5, MemoryMB: second.MemoryMB + machine.GrowMB - 1}, second)
 	w.has(t, forks[1], first)
@@ -55,7 +56,7 @@ func testGrow(t *testing.T, w *world) {
 	w.has(t, grandchild, second)
 	w.says(t, grandchild, "sum", sum)
 
-	// Another process takes over what has grown.
+	// Another process adopts the machine that has grown.
 	dir := filepath.Dir(grandchild.Console())
 	grandchild.Release()
 	grandchild = w.adopt(t, w.Open(t), dir)
@@ -71,7 +72,7 @@ func testGrow(t *testing.T, w *world) {
 	w.counts(t, w.m, was)
 }
 
-// grow has a machine grow, and fails the test unless it has a shape then.
+// grow grows a machine and fails the test unless it then has the shape want.
 func (w *world) grow(t *testing.T, m machine.Machine, to, want machine.Shape) {
 	t.Helper()
 	if err := m.Grow(t.Context(), to); err != nil {
@@ -80,7 +81,7 @@ func (w *world) grow(t *testing.T, m machine.Machine, to, want machine.Shape) {
 	w.has(t, m, want)
 }
 
-// has fails the test unless a machine has a shape, and its guest uses all of that.
+// has fails the test unless a machine has a shape and its guest uses all of it.
 func (w *world) has(t *testing.T, m machine.Machine, want machine.Shape) {
 	t.Helper()
 	got, err := m.Shape(t.Context())
@@ -90,7 +91,7 @@ func (w *world) has(t *testing.T, m machine.Machine, want machine.Shape) {
 	w.says(t, m, fmt.Sprint("use ", want.CPUs, " ", want.MemoryMB, " ", want.DiskMB), fmt.Sprint(want.CPUs, " ", want.MemoryMB, " ", want.DiskMB))
 }
 
-// testGrowDisk: a disk that no machine has open is made larger, never smaller, and shows what it did.
+// testGrowDisk: a disk that no machine has open grows, never shrinks, and keeps its content.
 func testGrowDisk(t *testing.T, w *world) {
 	spec := w.fork(t, w.snapshot(t, w.m, nil))
 	for _, sizeMB := range []int{w.diskMB + 32, w.diskMB + 8, w.diskMB + 32} {
@@ -107,7 +108,7 @@ func testGrowDisk(t *testing.T, w *world) {
 		t.Errorf("the fork has %+v (%v)", shape, err)
 	}
 	w.says(t, fork, "read 1", w.ask(t, w.m, "read 1"))
-	w.has(t, fork, shape) // it was told
+	w.has(t, fork, shape) // the guest was notified
 	if err := fork.Kill(); err != nil {
 		t.Error(err)
 	}

@@ -1,11 +1,11 @@
-// Package machinetest is the conformance suite of [machine.Engine]: what any
-// engine must do, tried on real machines, among them one whose starter is killed.
+// Package machinetest is the conformance suite of [machine.Engine]. It runs real
+// machines, including one whose starter is killed.
 //
-// It is not a fake engine (that is machine/local) and tests nothing of what is
-// spoken on a machine's ports: its guest only echoes.
+// It is not a fake engine (that is machine/local) and does not test the protocols
+// on a machine's ports: its guest only echoes.
 //
-// Trap: a test that is killed itself leaves machines behind; a later one
-// does not find them, because its directories are others.
+// Trap: a killed test leaves machines behind. A later test does not find them,
+// because it uses other directories.
 package machinetest
 
 import (
@@ -28,8 +28,8 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// patience bounds every wait for a guest. It is no measure of anything: a boot
-// in software emulation on a busy host takes long.
+// patience is the timeout of every wait for a guest. It is long because a boot
+// in software emulation on a busy host is slow.
 const patience = 10 * time.Minute
 
 // starterEnv holds the spec of the machine that a second process of the test
@@ -38,17 +38,17 @@ const starterEnv = "HOLT_MACHINETEST_START"
 
 // Subject is an engine under test.
 type Subject struct {
-	// Open returns a fresh engine, as a new daemon would.
+	// Open returns a fresh engine, as a new daemon would have.
 	Open func(t *testing.T) machine.Engine
-	// Spec returns what boots the stand-in of [Guest]; the suite sets ID and Dir.
+	// Spec returns a spec that boots the stand-in of [Guest]; the suite sets ID and Dir.
 	Spec func(t *testing.T) machine.Spec
-	// Broken returns an engine and changes the spec so that a start fails after a
+	// Broken returns an engine, and changes the spec, so that a start fails after a
 	// process was launched.
 	Broken func(t *testing.T, spec *machine.Spec) machine.Engine
 }
 
-// Run runs the suite. It must be called from a test function directly: it
-// runs that function again in a second process.
+// Run runs the suite. It must be called by a test function directly: it runs
+// that function again in a second process.
 func Run(t *testing.T, s Subject) {
 	if spec := os.Getenv(starterEnv); spec != "" {
 		s.startAndWait(t, spec)
@@ -60,8 +60,8 @@ func Run(t *testing.T, s Subject) {
 		name string
 		run  func(*testing.T, *lab)
 	}
-	// A boot takes seconds, so these use one machine. Those that end it show that
-	// its directory serves again.
+	// A boot takes seconds, so these tests share one machine. Those that end it
+	// show that its directory can be reused.
 	shared := newLab(t, s, spec)
 	together := []test{
 		{"Echo", testEcho},
@@ -97,10 +97,10 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// lab is a directory of machines, which are gone when its test ends.
+// lab is a directory of machines, which end with its test.
 type lab struct {
 	Subject
-	test  *testing.T // whose lab it is
+	test  *testing.T // the test that owns it
 	spec  machine.Spec
 	root  string
 	start string // name of the test function
@@ -111,8 +111,8 @@ type lab struct {
 	where   machine.Spec // its own
 }
 
-// shared returns the machine that tests have in common, alive: what the test
-// before has left, or a new one in the same directory.
+// shared returns the live machine that tests share: that of the previous test,
+// or a new one in the same directory.
 func (l *lab) shared(t *testing.T) machine.Machine {
 	t.Helper()
 	if l.engine == nil {
@@ -136,14 +136,14 @@ func ended(m machine.Machine) bool {
 
 func newLab(t *testing.T, s Subject, spec machine.Spec) *lab {
 	top, _, _ := strings.Cut(t.Name(), "/")
-	// Longer than a socket's address can be.
+	// Longer than a socket address.
 	root := filepath.Join(t.TempDir(), strings.Repeat("long-", 24))
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	l := &lab{Subject: s, test: t, spec: spec, root: root, start: top}
 	t.Cleanup(func() {
-		// Whatever went wrong above, no process stays.
+		// No process may be left, even after a failure.
 		left, err := machine.FindStrays(root, func(machine.Process) bool { return true }, machine.Process.Kill)
 		if err != nil {
 			t.Error(err)
@@ -205,7 +205,7 @@ func (l *lab) own(m machine.Machine) {
 	})
 }
 
-// dial connects to a port and closes the connection with the test.
+// dial connects to a port and closes the connection at the end of the test.
 func dial(t *testing.T, m machine.Machine, port string) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -218,8 +218,7 @@ func dial(t *testing.T, m machine.Machine, port string) net.Conn {
 	return conn
 }
 
-// echo sends a random line and waits until it comes back, whatever stale
-// bytes come before it.
+// echo sends a random line and waits for its echo, ignoring stale bytes.
 func echo(conn net.Conn) error {
 	var nonce [16]byte
 	rand.Read(nonce[:])
@@ -269,7 +268,7 @@ func (l *lab) gone(t *testing.T, dir string) {
 	}
 }
 
-// waitFor polls until what yes says is true; for things that nobody announces.
+// waitFor polls until yes returns true, for conditions without a notification.
 func waitFor(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
@@ -316,7 +315,7 @@ func (l *lab) startInProcess(t *testing.T, spec machine.Spec) *exec.Cmd {
 
 const startedMark = "machinetest: started"
 
-// startAndWait is what the second process does until it is killed.
+// startAndWait is the main function of the second process.
 func (s Subject) startAndWait(t *testing.T, encoded string) {
 	var spec machine.Spec
 	if err := json.Unmarshal([]byte(encoded), &spec); err != nil {
@@ -338,7 +337,7 @@ func (s Subject) startAndWait(t *testing.T, encoded string) {
 	m.Kill()
 }
 
-// checkRoot ends the suite where the engine cannot run at all.
+// checkRoot ends the suite if the engine cannot run.
 func (s Subject) checkRoot(t *testing.T) {
 	if s.Open(t).Capabilities().Acceleration == machine.AccelNone && os.Geteuid() != 0 {
 		t.Fatal("this engine makes namespaces: run this test as root")

@@ -15,10 +15,10 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// soak says whether the full counts are asked for.
+// soak reports whether the full counts are wanted.
 func soak() bool { return os.Getenv("HOLT_SOAK") != "" }
 
-// testNoSnapshot: an engine that cannot keep memory says so, and does no harm.
+// testNoSnapshot: an engine without memory images returns an error and changes nothing.
 func testNoSnapshot(t *testing.T, l *lab) {
 	m := l.shared(t)
 	image := filepath.Join(l.root, "image")
@@ -38,7 +38,7 @@ func testNoSnapshot(t *testing.T, l *lab) {
 	alive(t, m)
 }
 
-// testSnapshot tries snapshots of one machine, which is busy with all kinds of things.
+// testSnapshot takes snapshots of one machine under different loads.
 func testSnapshot(t *testing.T, l *lab) {
 	w := newWorld(t, l)
 	for _, test := range []struct {
@@ -60,8 +60,7 @@ func testSnapshot(t *testing.T, l *lab) {
 	w.unchanged(t)
 }
 
-// testFork: what was in memory and on the disk goes on in the original and in each of
-// its forks, and each goes its own way.
+// testFork: memory and disk content continues in the original and in each fork, independently.
 func testFork(t *testing.T, w *world) {
 	n := 2
 	if soak() {
@@ -95,8 +94,8 @@ func testFork(t *testing.T, w *world) {
 	alive(t, w.m)
 }
 
-// testBusy: a guest that writes memory and disk as fast as it can. Memory and disk of
-// the image are of one instant, and it does not take for ever.
+// testBusy: while a guest writes memory and disk as fast as it can, a snapshot
+// finishes, and memory and disk in the image are from one instant.
 func testBusy(t *testing.T, w *world) {
 	w.ask(t, w.m, "dirty 0 32")
 	w.ask(t, w.m, "churn")
@@ -106,7 +105,7 @@ func testBusy(t *testing.T, w *world) {
 	for range 3 {
 		w.says(t, fork, "verify", "")
 	}
-	// What was being written when it was taken is written on in the fork.
+	// Writes that were in progress continue in the fork.
 	again := w.snapshot(t, fork, func(s *machine.SnapshotSpec) { s.MaxRounds = 1 })
 	w.says(t, fork, "calm", "")
 	if err := fork.Kill(); err != nil {
@@ -121,7 +120,7 @@ func testBusy(t *testing.T, w *world) {
 	w.says(t, w.m, "verify", "")
 }
 
-// testHeld: whoever is told that the guest stands can refuse; then nothing has been.
+// testHeld: the Held callback can abandon a snapshot without effect.
 func testHeld(t *testing.T, w *world) {
 	w.says(t, w.m, "write 2 held", "held")
 	was, disk := w.counts(t, w.m, 0), w.m.Disk()
@@ -134,7 +133,7 @@ func testHeld(t *testing.T, w *world) {
 	}
 	w.nothing(t, spec, disk)
 	w.counts(t, w.m, was)
-	// It fails when the guest runs again, on its new disk.
+	// It fails when the guest runs again on its new disk.
 	spec.Held = func(context.Context) error { return os.RemoveAll(spec.Dir) }
 	w.ask(t, w.m, "churn")
 	if _, err := w.m.Snapshot(t.Context(), spec); err == nil {
@@ -179,7 +178,7 @@ func askSoon(m machine.Machine, request string) (string, error) {
 	return string(b[:n]), err
 }
 
-// nothing fails the test if a snapshot that failed has left something.
+// nothing fails the test if a failed snapshot has left anything.
 func (w *world) nothing(t *testing.T, spec machine.SnapshotSpec, disk string) {
 	t.Helper()
 	for _, path := range []string{spec.Dir, spec.Disk} {
@@ -192,7 +191,7 @@ func (w *world) nothing(t *testing.T, spec machine.SnapshotSpec, disk string) {
 	}
 }
 
-// testRefused: what cannot be done is refused, and does no harm.
+// testRefused: invalid requests are refused without effect.
 func testRefused(t *testing.T, w *world) {
 	there, was := w.path("there"), w.m.Disk()
 	if err := os.Mkdir(there, 0o700); err != nil {
@@ -240,8 +239,7 @@ func testRefused(t *testing.T, w *world) {
 	alive(t, w.m)
 }
 
-// testCancelled: a context that ends while memory is copied ends the snapshot, not
-// the guest.
+// testCancelled: a context that ends while memory is copied ends the snapshot, not the guest.
 func testCancelled(t *testing.T, w *world) {
 	was, disk := w.counts(t, w.m, 0), w.m.Disk()
 	for _, after := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond} {
@@ -250,7 +248,7 @@ func testCancelled(t *testing.T, w *world) {
 		_, err := w.m.Snapshot(ctx, spec)
 		cancel()
 		t.Logf("after %v: %v", after, err)
-		if err == nil { // it was faster
+		if err == nil { // the snapshot was faster
 			disk = spec.Disk
 		} else {
 			w.nothing(t, spec, disk)
@@ -259,7 +257,7 @@ func testCancelled(t *testing.T, w *world) {
 	}
 }
 
-// testGenerations: a machine is paused and goes on, and forks are forked, again and again.
+// testGenerations: a machine is paused and resumed, and forks are forked, repeatedly.
 func testGenerations(t *testing.T, w *world) {
 	n := 1
 	if soak() {

@@ -82,7 +82,7 @@ func testAdoptAfterKill9(t *testing.T, l *lab) {
 func testRelease(t *testing.T, l *lab) {
 	m := l.shared(t)
 	m.Release()
-	m.Release() // twice is once
+	m.Release() // a second Release does nothing
 	if _, err := m.Dial(t.Context(), machine.PortControl); err == nil {
 		t.Error("a released machine can be dialled")
 	}
@@ -110,7 +110,7 @@ func testPowerDown(t *testing.T, l *lab) {
 
 func testKill(t *testing.T, l *lab) {
 	m := l.shared(t)
-	for range 2 { // the second finds it dead
+	for range 2 { // the second kills a dead machine
 		if err := m.Kill(); err != nil {
 			t.Fatalf("kill: %v", err)
 		}
@@ -196,7 +196,7 @@ func testUndo(t *testing.T, l *lab) {
 	}
 }
 
-// testHalfStarted: the starter died before it had recorded the machine.
+// testHalfStarted: the starter died before it recorded the machine.
 func testHalfStarted(t *testing.T, l *lab) {
 	e := l.Open(t)
 	spec := l.next()
@@ -211,11 +211,11 @@ func testHalfStarted(t *testing.T, l *lab) {
 	if strays, err := e.Strays(l.root); err != nil || len(strays) != 1 {
 		t.Errorf("strays: %v, %v", strays, err)
 	}
-	l.gone(t, spec.Dir) // which ends it
+	l.gone(t, spec.Dir) // adopting ends it
 	l.launch(t, e, spec)
 }
 
-// testNeverTrustAPID: a record whose process id belongs to somebody else now.
+// testNeverTrustAPID: the process id in the record now belongs to another process.
 func testNeverTrustAPID(t *testing.T, l *lab) {
 	bystander := exec.Command("sleep", "infinity")
 	if err := bystander.Start(); err != nil {
@@ -242,7 +242,7 @@ func testNeverTrustAPID(t *testing.T, l *lab) {
 			t.Fatal(err)
 		}
 		l.gone(t, dir.Path)
-		lock, err := dir.Lock() // held, but not by that process
+		lock, err := dir.Lock() // held by another process
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,8 +254,7 @@ func testNeverTrustAPID(t *testing.T, l *lab) {
 	}
 }
 
-// testThree starts machines at once. That their guests work side by side
-// is for the stories of package e2e to show.
+// testThree starts three machines at once. Package e2e tests that their guests work concurrently.
 func testThree(t *testing.T, l *lab) {
 	e := l.Open(t)
 	var machines [3]machine.Machine

@@ -22,20 +22,19 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// diskMB is the size of the disks under test at first, MiB.
+// diskMB is the initial size of the disks under test, MiB.
 const diskMB = 64
 
 var checksums = maphash.MakeSeed()
 
-// world is a machine whose memory and disk hold something known, and the
-// snapshots of it.
+// world is a machine with known content in memory and on disk, and its snapshots.
 type world struct {
 	*lab
 	engine machine.Engine
 	m      machine.Machine
 	count  int
 	diskMB int               // of its disk, MiB
-	frozen map[string]uint64 // path → checksum of what may never change again
+	frozen map[string]uint64 // path → checksum of files that must not change
 }
 
 // newWorld boots a machine with a disk.
@@ -60,13 +59,13 @@ func newWorld(t *testing.T, l *lab) *world {
 	return w
 }
 
-// path returns one where nothing is.
+// path returns an unused path.
 func (w *world) path(what string) string {
 	w.count++
 	return filepath.Join(w.root, fmt.Sprint(what, "-", w.count))
 }
 
-// ask asks the guest something. What is stale comes before the answer.
+// ask sends a request to the guest. Stale bytes may precede the answer.
 func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 	t.Helper()
 	said, err := Ask(t.Context(), m, request)
@@ -76,8 +75,8 @@ func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 	return said
 }
 
-// Ask asks the stand-in of [Guest] for something of its memory or disk; what it
-// knows is said in its file state.go.
+// Ask sends a request about memory or disk to the stand-in of [Guest]; its file
+// state.go lists the requests.
 func Ask(ctx context.Context, m machine.Machine, request string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -110,7 +109,7 @@ func Ask(ctx context.Context, m machine.Machine, request string) (string, error)
 	}
 }
 
-// says fails the test unless the guest answers that.
+// says fails the test unless the guest gives that answer.
 func (w *world) says(t *testing.T, m machine.Machine, request, want string) {
 	t.Helper()
 	if got := w.ask(t, m, request); got != want {
@@ -118,8 +117,8 @@ func (w *world) says(t *testing.T, m machine.Machine, request, want string) {
 	}
 }
 
-// counts fails the test unless the guest's counter is at least that, and grows. It
-// returns where it is.
+// counts fails the test unless the guest's counter is at least least and grows.
+// It returns the counter.
 func (w *world) counts(t *testing.T, m machine.Machine, least int64) int64 {
 	t.Helper()
 	read := func() int64 {
@@ -144,7 +143,7 @@ type snapshot struct {
 	report    machine.SnapshotReport
 }
 
-// snapshot takes one; change may be nil.
+// snapshot takes a snapshot; change may be nil.
 func (w *world) snapshot(t *testing.T, m machine.Machine, change func(*machine.SnapshotSpec)) snapshot {
 	t.Helper()
 	spec := machine.SnapshotSpec{Dir: w.path("image"), Disk: w.path("disk")}
@@ -167,7 +166,7 @@ func (w *world) snapshot(t *testing.T, m machine.Machine, change func(*machine.S
 	return snapshot{dir: spec.Dir, disk: before, report: r}
 }
 
-// fork is the spec of a machine that goes on from a snapshot.
+// fork returns the spec of a machine that continues from a snapshot.
 func (w *world) fork(t *testing.T, at snapshot) machine.Spec {
 	t.Helper()
 	spec := machine.Spec{Restore: at.dir, Disk: w.path("disk")}
@@ -179,7 +178,7 @@ func (w *world) fork(t *testing.T, at snapshot) machine.Spec {
 	return spec
 }
 
-// forks starts n machines from a snapshot at once.
+// forks starts n machines from a snapshot concurrently.
 func (w *world) forks(t *testing.T, at snapshot, n int) []machine.Machine {
 	t.Helper()
 	specs, machines, errs := make([]machine.Spec, n), make([]machine.Machine, n), make([]error, n)
@@ -204,7 +203,7 @@ func (w *world) forks(t *testing.T, at snapshot, n int) []machine.Machine {
 	return machines
 }
 
-// freeze remembers files that may never change again.
+// freeze records files that must not change.
 func (w *world) freeze(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -222,7 +221,7 @@ func (w *world) unchanged(t *testing.T) {
 	}
 }
 
-// checksum tells files apart by the pages of them that are not zeros. It is worth nothing in another process.
+// checksum returns a checksum of the non-zero pages of a file. It is valid in this process only.
 func checksum(t *testing.T, path string) uint64 {
 	t.Helper()
 	f, err := os.Open(path)
@@ -240,7 +239,7 @@ func checksum(t *testing.T, path string) uint64 {
 	const size = 4096
 	page, zeros := make([]byte, size), make([]byte, size)
 	for at := int64(0); at < info.Size(); {
-		if at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA); errors.Is(err, unix.ENXIO) { // none is left
+		if at, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA); errors.Is(err, unix.ENXIO) { // no more data
 			break
 		}
 		hole, err2 := unix.Seek(int(f.Fd()), at, unix.SEEK_HOLE)

@@ -1,5 +1,5 @@
-// Package chunktest says by tests what a [chunk.Store] must do. It is not a
-// test of what is stored: packs and manifests are package chunk's own affair.
+// Package chunktest is the conformance suite for implementations of
+// [chunk.Store]. It does not test the formats of packs and manifests.
 package chunktest
 
 import (
@@ -18,9 +18,9 @@ import (
 	"holt/internal/store/chunk"
 )
 
-// TestStore holds a store to its contract. open returns an empty one; with
-// again it returns the one that was opened last as another process would find
-// it, or nil if the kind does not outlive its process.
+// TestStore tests a store. open returns an empty store; with again it reopens
+// the last one as another process would, or returns nil if the store does not
+// outlive its process.
 func TestStore(t *testing.T, open func(t *testing.T, again bool) chunk.Store) {
 	for _, test := range []struct {
 		name string
@@ -82,7 +82,7 @@ func testObjects(t *testing.T, s chunk.Store) {
 	want := content(2, 5000)
 	given := bytes.Clone(want)
 	must(t, s.Put(t.Context(), "a/b", given))
-	clear(given) // the store may not keep it
+	clear(given) // the store must not retain it
 	if !bytes.Equal(get(t, s, "a/b", 0, 5000), want) {
 		t.Fatal("other bytes")
 	}
@@ -179,8 +179,8 @@ func testOrder(t *testing.T, s chunk.Store) {
 	}
 }
 
-// testRace lets many put the same names: one of each wins, and its bytes are
-// whole for everybody at once.
+// testRace checks that concurrent puts of one name have one winner, whose bytes
+// are complete and seen by all readers at once.
 func testRace(t *testing.T, s chunk.Store) {
 	const callers, names = 8, 20
 	var mu sync.Mutex
@@ -200,7 +200,7 @@ func testRace(t *testing.T, s chunk.Store) {
 				}
 				mu.Lock()
 				if _, twice := winner[name]; twice && err == nil {
-					t.Error("two have put", name)
+					t.Error("two puts succeeded:", name)
 				}
 				if err == nil {
 					winner[name] = mine
@@ -230,7 +230,7 @@ func testGivenUp(t *testing.T, s chunk.Store) {
 		s.List(ctx, "", func(chunk.Object) error { return nil }),
 	} {
 		if !errors.Is(err, context.Canceled) {
-			t.Fatal("a call went on after its context ended:", err)
+			t.Fatal("a call did not stop when its context ended:", err)
 		}
 	}
 	if got := list(t, s, ""); len(got) != 1 {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkUp lets the guest have frames of its network, and says how many it has taken.
+// linkUp raises the network link and returns the number of frames received.
 func linkUp() (string, error) {
 	link, err := net.InterfaceByName("eth0")
 	if err != nil {

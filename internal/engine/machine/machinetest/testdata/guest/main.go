@@ -44,7 +44,7 @@ func asProcess(args []string) error {
 	flags.Parse(args)
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, unix.SIGTERM)
-	// A child that ignores every signal: it must be gone with its machine.
+	// A child that ignores every signal must end with its machine.
 	child := exec.Command("sh", "-c", "trap '' TERM HUP INT; sleep 100000 & wait")
 	child.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {
@@ -71,7 +71,7 @@ func asProcess(args []string) error {
 	return nil
 }
 
-// mounted says what lies on /home, as an engine has promised.
+// mounted returns the file system on /home, which an engine guarantees.
 func mounted() string {
 	b, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -136,7 +136,7 @@ func asInit() error {
 	return unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// flood is a guest that writes to its console for ever.
+// flood writes to the console without end.
 func flood() {
 	line := bytes.Repeat([]byte("flood "), 100)
 	for {
@@ -144,7 +144,7 @@ func flood() {
 	}
 }
 
-// reportDisk tells the disk's size once the kernel has found it, if there is one.
+// reportDisk prints the disk's size once the kernel has found it, if there is one.
 func reportDisk() {
 	for {
 		if sectors, err := os.ReadFile("/sys/block/vda/size"); err == nil {
@@ -155,7 +155,7 @@ func reportDisk() {
 	}
 }
 
-// writeDisk writes mb MiB that are not zeros to the disk, past every cache.
+// writeDisk writes mb MiB of non-zero bytes to the disk, bypassing caches.
 func writeDisk(mb int) error {
 	f, err := os.OpenFile("/dev/vda", os.O_WRONLY|unix.O_DSYNC, 0)
 	for errors.Is(err, fs.ErrNotExist) { // the kernel is still looking
@@ -189,9 +189,9 @@ func openPort(name string) (int, error) {
 	return 0, fmt.Errorf("no port %s among %v", name, ports)
 }
 
-// echo writes back the lines that it reads, and answers those that begin with an
-// exclamation mark. When the host is not connected a read gives 0 bytes at once
-// and a write EAGAIN.
+// echo echoes lines, and answers requests, which begin with an exclamation
+// mark. While the host is not connected a read returns 0 bytes at once and a
+// write EAGAIN.
 func echo(fd int) {
 	buf := make([]byte, 32<<10)
 	var line []byte
@@ -219,8 +219,8 @@ func echo(fd int) {
 	}
 }
 
-// send writes all of p. That the host is connected may be heard of only after
-// its first bytes, so nothing is dropped when it is not.
+// send writes all of p. The kernel may learn of the host's connection only
+// after its first bytes, so send retries while it is not connected.
 func send(fd int, p []byte) {
 	for len(p) > 0 {
 		w, err := unix.Write(fd, p)
@@ -235,7 +235,7 @@ func send(fd int, p []byte) {
 	}
 }
 
-// powerButton returns a channel that yields when it is pressed.
+// powerButton returns a channel that receives when the button is pressed.
 func powerButton() (<-chan error, error) {
 	const (
 		size     = 24 // struct input_event

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is asked with an exclamation mark is of what only this process knows, so
-// that a test can tell whether a machine's memory went on. The first word of an
+// Requests with an exclamation mark are about the state of this process, which
+// tells a test whether the machine's memory was preserved. The first word of an
 // answer is "ok" or "failed".
 //
 //	!count                 a number that grows for as long as the guest runs
@@ -56,7 +56,7 @@ var (
 	filled  []byte
 )
 
-// count is the process whose memory goes on.
+// count increments a counter that shows whether memory was preserved.
 func count() {
 	for {
 		counter.Add(1)
@@ -119,10 +119,10 @@ func number(s string) int64 {
 	return n
 }
 
-// blockSize is that of the disk's blocks that are written and read, bytes.
+// blockSize is the size of the disk's blocks in requests, bytes.
 const blockSize = 4096
 
-// disk writes or reads one block of the disk, past every cache.
+// disk writes or reads one block of the disk, bypassing caches.
 func disk(what, n, word string) (string, error) {
 	fd, err := openDisk(unix.O_RDWR | unix.O_DIRECT | unix.O_SYNC)
 	if err != nil {
@@ -158,8 +158,8 @@ func openDisk(flags int) (int, error) {
 	}
 }
 
-// written is what goroutines write for ever, and how far they have got. Were it
-// put together from different instants, verify would see it.
+// written is the progress of the goroutines that write without end. If it were
+// a mix of different instants, verify would detect that.
 var written struct {
 	mu     sync.Mutex
 	memory []byte // one byte of each page is grown, round after round
@@ -167,7 +167,7 @@ var written struct {
 	blocks int64  // of the disk, written
 }
 
-// dirty changes every page of memory in turn, at rate MiB/s; 0: as fast as it goes.
+// dirty changes every page of memory in turn, at rate MiB/s; 0: as fast as possible.
 func dirty(begun, rate int64) {
 	for epoch.Load() == begun {
 		pages := 256
@@ -185,7 +185,7 @@ func dirty(begun, rate int64) {
 	}
 }
 
-// churn writes numbered blocks, one after the other, from the second MiB on.
+// churn writes numbered blocks in sequence, from the second MiB on.
 func churn(begun int64) {
 	for epoch.Load() == begun {
 		written.mu.Lock()
@@ -204,8 +204,8 @@ func churn(begun int64) {
 
 func churnBlock(n int64) string { return fmt.Sprint(256 + n%512) }
 
-// verify checks that memory is grown up to one page and not behind it, and that
-// the disk holds the last blocks that memory says were written.
+// verify checks that memory is new up to one page and old behind it, and that
+// the disk has the last blocks that memory recorded as written.
 func verify() error {
 	written.mu.Lock()
 	defer written.mu.Unlock()

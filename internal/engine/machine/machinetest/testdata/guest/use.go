@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// use brings all processors and all memory into use that the machine has, waits until there are as many as
-// that, and returns how many there are: processors, MiB of memory, MiB of disk.
+// use brings all processors and memory online, waits until there are at least
+// as many as requested, and returns their numbers: processors, MiB of memory,
+// MiB of disk.
 func use(cpus, memoryMB, diskMB int64) string {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		hasCPUs := 1 + online("/sys/devices/system/cpu/cpu[1-9]*/online", "1", "1")
@@ -27,7 +28,7 @@ func use(cpus, memoryMB, diskMB int64) string {
 	}
 }
 
-// online writes to the files of a pattern what turns a thing on, and counts those that say that it is.
+// online writes on to the files of a pattern, and counts those that contain is.
 func online(pattern, on, is string) (n int64) {
 	paths, _ := filepath.Glob(pattern)
 	for _, path := range paths {
