@@ -5,8 +5,8 @@ import (
 	"net"
 
 	"holt"
-	"holt/internal/nouns"
 	"holt/internal/door/sshd"
+	"holt/internal/nouns"
 )
 
 // Sessions returns the computers of the SSH gate with authorisation checks. of looks computers up without a check.

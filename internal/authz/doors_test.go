@@ -11,10 +11,10 @@ import (
 	"holt"
 	"holt/internal/api"
 	"holt/internal/authz"
-	"holt/internal/nouns"
 	"holt/internal/door/httpapi/servertest"
 	"holt/internal/door/sshd"
 	"holt/internal/event"
+	"holt/internal/nouns"
 )
 
 // reached returns errReached from each call that passes the checks.

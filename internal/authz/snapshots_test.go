@@ -7,8 +7,8 @@ import (
 	"holt/internal/api"
 	"holt/internal/authz"
 	"holt/internal/door/httpapi"
-	"holt/internal/nouns"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // TestSnapshotsAreChecked: a token for a computer gets, restores, compares and deletes snapshots of that computer only,
