@@ -97,7 +97,7 @@ func TestDue(t *testing.T) {
 		{-9 * time.Hour, -8 * time.Hour, 0, 0},
 	} {
 		w := worker{r: record{Job: holt.Job{StartedAt: at(c.job)}, run: holt.RunSpec{TimeoutMS: holt.JobTimeout.Milliseconds()}}}
-		if got := w.due(w.from(holt.Computer{StartedAt: at(c.machine)}), *at(c.followed), now).Sub(now); got != c.want+grace {
+		if got := w.due(w.countedFrom(holt.Computer{StartedAt: at(c.machine)}), *at(c.followed), now).Sub(now); got != c.want+grace {
 			t.Errorf("%+v: after %v", c, got)
 		}
 	}

@@ -170,7 +170,7 @@ func TestWakesOfATenant(t *testing.T) {
 		w.computers[c.ID] = &c
 		w.mu.Unlock()
 		for range mostWaiting {
-			_, left, err := w.door.rouse(t.Context(), c, "")
+			_, left, err := w.door.startWake(t.Context(), c, "")
 			if err == nil {
 				defer left()
 				waiting++
@@ -186,7 +186,7 @@ func TestWakesOfATenant(t *testing.T) {
 	until(t, "all that it can wake", func() bool { return len(w.door.waker.slots) >= wakesAtOnce-1 })
 	other := *w.computers[curie]
 	for range 20 {
-		one, left, err := w.door.rouse(t.Context(), other, "")
+		one, left, err := w.door.startWake(t.Context(), other, "")
 		if err != nil {
 			t.Fatal("another tenant's:", err)
 		}
