@@ -276,7 +276,7 @@ func TestLostPack(t *testing.T) {
 	ok(t, s.Delete(lazy, name))
 	report, err := a.Check(lazy, "", true)
 	ok(t, err)
-	if all := strings.Join(report.Problems, "\n"); !strings.Contains(all, name+" is gone") {
+	if all := strings.Join(report.Problems, "\n"); !strings.Contains(all, name+" is missing from the store") {
 		t.Fatalf("not noticed: %s", all)
 	}
 	a.hot = hot{most: 1}
