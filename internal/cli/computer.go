@@ -277,7 +277,7 @@ command lists the snapshots and schedules that were deleted and the forks that a
 					holt.DeletedComputer
 				}{got.Name, with})
 			}
-			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; deleted with it, snapshots: %s", "; deleted with it, schedules: %s", "; forks that are kept: %s"))
+			fmt.Fprintf(a.Out, "%s is deleted%s\n", got.Name, alsoDeleted(with, "; its snapshots are deleted: %s", "; its schedules are deleted: %s", "; its forks are kept: %s"))
 			return nil
 		},
 	}

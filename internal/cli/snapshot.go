@@ -374,7 +374,7 @@ deleted with the last snapshot that uses it.`,
 			}
 			shared := ""
 			if len(freed.Forks) > 0 {
-				shared = "; forks that are kept: " + dependents(freed.Forks)
+				shared = "; its forks are kept: " + dependents(freed.Forks)
 			}
 			if freed.Workspace != "" {
 				shared += "; also deleted, the workspace " + freed.Workspace + ""
