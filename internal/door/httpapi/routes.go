@@ -55,6 +55,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.limits()
 	s.snapshots()
 	s.tokens()
+	s.notes()
 	s.audit()
 	s.runs()
 	s.terminals()
