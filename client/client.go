@@ -81,7 +81,6 @@ type Client struct {
 	Events         Events
 	Uploads        Uploads
 	Tokens         Tokens
-	Notes          Notes
 	Audit          Audit
 	Daemon         Daemon
 
@@ -133,7 +132,7 @@ func New(opt Options) (*Client, error) {
 	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, false}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
-	c.SSH, c.SSHKeys, c.Notes = SSH{c}, SSHKeys{c}, Notes{c}
+	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, true}
 	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}

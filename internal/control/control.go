@@ -16,7 +16,6 @@ import (
 	"holt/internal/event"
 	"holt/internal/idempotency"
 	"holt/internal/job"
-	"holt/internal/note"
 	"holt/internal/nouns"
 	"holt/internal/schedule"
 	"holt/internal/store/db"
@@ -31,7 +30,6 @@ var Migrations = []string{access.Schema + computer.Schema + workspaces.Schema + 
 	sshd.Schema, preview.Schema + preview.GoneSchema,
 	event.Schema, upload.Schema, // event's triggers are dropped with a table that is made again
 	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema,
-	note.Schema,
 }
 
 // reserveSchema makes the table that reserves room in the database; package daemon fills and empties it.
@@ -42,5 +40,4 @@ CREATE TABLE reserve (filler BLOB);
 // Fill adds the nouns of a database with [Migrations] to set. t are its tokens, which the doors use too.
 func Fill(set *nouns.Set, d *db.DB, keys *idempotency.Keys, t *access.Tokens) {
 	set.Tokens = tokens{t, keys}
-	set.Notes = note.New(d, keys)
 }

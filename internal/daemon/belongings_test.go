@@ -47,8 +47,6 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	must(err)
 	key, err := c.SSHKeys.Add(ctx, holt.SSHKeySpec{Key: sshKey(t), Name: name + "-key"}, "")
 	must(err)
-	note, err := c.Notes.Create(ctx, holt.NoteSpec{Name: name + "-note", Text: "of " + name}, "")
-	must(err)
 	inputs, err := c.Jobs.Send(ctx, packed(t, "sent", "hello"))
 	must(err)
 	upload, err := c.Uploads.Create(ctx, holt.UploadSpec{Computer: name, Path: "/tmp/of-" + holt.OSString(name), Size: 6}, "")
@@ -57,7 +55,7 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	_, err = c.Previews.SetDomain(ctx, name, domain, holt.PreviewDomainSpec{Port: 80})
 	must(err)
 	byID = vars{
-		"note": note.Name, "key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
+		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
 		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
 		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
 		"snapshot": string(holt.NewSnapshotID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-a",
@@ -92,7 +90,7 @@ func domainOf(id holt.ComputerID) string {
 // absent are the same things where there are none.
 func absent(name string) (byID, byName vars) {
 	byID = vars{
-		"note": name + "-note", "key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
+		"key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
 		"computer": string(holt.NewComputerID()), "workspace": string(holt.NewWorkspaceID()), "run": string(holt.NewRunID()), "terminal": string(holt.NewTerminalID()),
 		"schedule": string(holt.NewScheduleID()), "hold": string(holt.NewHoldID()), "checkpoint": name + "-point", "job": string(holt.NewJobID()), "token": string(holt.NewTokenID()),
 		"snapshot": string(holt.NewSnapshotID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-z",
@@ -121,7 +119,6 @@ var bodies = map[string]string{
 	"setDomain": `{"port":80}`, "setPreview": `{}`, "linkPreview": `{}`, "addSSHKey": `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1nYQ2bqkSkCjKrCd0oq3sJxVTVz3EXAMPLEKEYxxxx"}`,
 	"createTicket": `{"path":"/v1/computers/einstein/terminals/main/attach"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":5}`, "commitUpload": `{}`,
 	"createToken": `{"name":"made","life_ms":60000}`, "queryAudit": `{"sql":"SELECT 1"}`,
-	"createNote": `{"name":"made","text":"a"}`, "updateNote": `{"text":"b"}`,
 }
 
 // queries are the parameters that routes need.

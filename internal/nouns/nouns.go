@@ -42,7 +42,6 @@ type Set struct {
 	Events         Events
 	Uploads        Uploads
 	Tokens         TokenStore
-	Notes          Notes
 	Audit          Audit
 	Daemon         Daemon
 }
@@ -325,18 +324,6 @@ type TokenStore interface {
 	List(ctx context.Context) ([]holt.Token, error)
 	// Delete revokes one, those that it has made, and what they have open.
 	Delete(ctx context.Context, ref, key string) error
-}
-
-// Notes are short texts that tenants keep under names.
-type Notes interface {
-	// Create makes one. InvalidArgument; AlreadyExists: the tenant has one of the name; TooMany.
-	Create(ctx context.Context, spec holt.NoteSpec, key string) (holt.Note, error)
-	Get(ctx context.Context, name string) (holt.Note, error)
-	// List returns those of the caller's tenant, in any order.
-	List(ctx context.Context) ([]holt.Note, error)
-	// Update replaces the text. InvalidArgument.
-	Update(ctx context.Context, name string, change holt.NoteChange, key string) (holt.Note, error)
-	Delete(ctx context.Context, name, key string) error
 }
 
 // Idle is what keeps computers awake, and when they are paused.

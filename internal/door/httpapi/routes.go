@@ -55,7 +55,6 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.limits()
 	s.snapshots()
 	s.tokens()
-	s.notes()
 	s.audit()
 	s.runs()
 	s.terminals()
