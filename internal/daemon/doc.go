@@ -8,7 +8,7 @@
 // # Format
 //
 //	DATA/lock          held (flock) by the one daemon of the directory; has its process id
-//	DATA/holt.db       the control database; see [migrations]
+//	DATA/holt.db       the control database; see package control
 //	DATA/token         see package access
 //	DATA/archive/      see package archive
 //	DATA/images/       unless the images are elsewhere; see package image

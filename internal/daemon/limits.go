@@ -3,9 +3,8 @@ package daemon
 import "time"
 
 const (
-	maxStops      = 4                         // guests that Down shuts down at the same time
-	maxTokenLife  = 100 * 365 * 24 * 3600_000 // milliseconds
-	scrapeTimeout = 5 * time.Second           // for the queries of one scrape, or of Ready
+	maxStops      = 4               // guests that Down shuts down at the same time
+	scrapeTimeout = 5 * time.Second // for the queries of one scrape, or of Ready
 )
 
 const (

@@ -11,6 +11,7 @@ import (
 	"holt/internal/audit"
 	"holt/internal/authz"
 	"holt/internal/computer"
+	"holt/internal/control"
 	"holt/internal/door/preview"
 	"holt/internal/door/sshd"
 	"holt/internal/idempotency"
@@ -39,11 +40,13 @@ func (d *Daemon) Authorizer() *authz.Checker { return authz.New(d.Nouns()) }
 
 // Nouns returns all that the doors call, without a check of rights.
 func (d *Daemon) Nouns() nouns.Set {
-	return nouns.Set{
+	set := nouns.Set{
 		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Tokens: tokens{d.tokens, d.keys}, Audit: d.audit, Daemon: d,
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Audit: d.audit, Daemon: d,
 	}
+	control.Fill(&set, d.db, d.keys, d.tokens)
+	return set
 }
 
 // computers are the computers as the API has them.

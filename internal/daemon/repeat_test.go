@@ -11,17 +11,6 @@ import (
 	"holt/client"
 )
 
-// otherBodies are what is sent with a key that was sent with bodies before; a route that is not here gets a body in
-// which the first text is another.
-var otherBodies = map[string]string{
-	"forkComputer": `{"name":"other"}`, "forkWorkspace": `{"name":"other"}`, "forkSnapshot": `{"name":"other"}`, "restoreSnapshot": `{"dry_run":true}`, "snapshotComputer": `{"name":"other"}`,
-	"openTerminal": `{"name":"other"}`, "createCheckpoint": `{"name":"other"}`, "commitUpload": `{"sha256":"` + strings.Repeat("0", 64) + `"}`, "linkPreview": `{"expires_in_ms":60000}`,
-	"setBudget": `{"run_ms":2000}`, "resizeComputer": `{"cpus":3}`, "setLimit": `{"max_running":99}`, "updateSchedule": `{"keep_awake":false}`, "createToken": `{"name":"made","life_ms":70000}`,
-	"tagFile": `{"path":"/reports/a","set":{"k":"w"}}`, "bootImage": `{"cpus":2}`, "createJob": `{"workspace":"$workspace","run":{"command":"false"}}`, "undoRun": `{"run":"$run","dry_run":true}`,
-	"restoreWorkspace": `{"checkpoint":"$checkpoint","dry_run":true}`, "mergeWorkspace": `{"from":"$workspace","dry_run":true}`, "createWorkspace": `{"name":"else"}`, "createComputer": `{"name":"else","workspace":"$workspace"}`,
-	"updateComputer": `{"idle_timeout":"2h"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":6}`, "addSSHKey": `{"key":"$otherkey"}`, "createSchedule": `{"computer":"$computer","name":"nightly","cron":"@hourly","spec":{"command":"true"}}`,
-}
-
 // TestRepeatsDoNothingMore: every call that takes an idempotency key is made twice with the same one. The second gets the
 // first answer, and nothing is there that was not after the first; the same key with another body is refused.
 func TestRepeatsDoNothingMore(t *testing.T) {

@@ -70,27 +70,6 @@ func routes(t testing.TB, document []byte) []route {
 	return all
 }
 
-// bodies are what is sent to the routes that take JSON. $NAME stands for something that there is.
-var bodies = map[string]string{
-	"createComputer": `{"name":"made","workspace":"$workspace"}`, "updateComputer": `{"idle_timeout":"1h"}`, "setBudget": `{"run_ms":1000}`,
-	"makeDirectory": `{"path":"/tmp/d"}`, "renameFile": `{"from":"/tmp/a","to":"/tmp/b"}`, "linkFile": `{"path":"/tmp/l","target":"b"}`,
-	"forkComputer": `{}`, "holdComputer": `{"reason":"thinking"}`, "setComputerNetwork": `{"egress":"off"}`, "resizeComputer": `{"cpus":2}`,
-	"startRun": `{"command":"true"}`, "setComputerSecret": `{"host":"a.example","value":"hunter2"}`, "addService": `{"name":"web","command":"true"}`,
-	"snapshotComputer": `{}`, "openTerminal": `{}`, "signalTerminal": `{"signal":"SIGINT"}`, "endDaemon": `{"computers":"pause"}`, "bootImage": `{}`,
-	"createJob": `{"workspace":"$workspace","run":{"command":"true"}}`, "setLimit": `{"max_running":100}`, "forkSnapshot": `{}`, "restoreSnapshot": `{}`,
-	"signalRun": `{"signal":"SIGINT"}`, "createSchedule": `{"computer":"$computer","name":"nightly","cron":"@daily","spec":{"command":"true"}}`,
-	"updateSchedule": `{"keep_awake":true}`, "createWorkspace": `{"name":"made"}`, "createCheckpoint": `{}`,
-	"makeWorkspaceDirectory": `{"path":"/reports/d"}`, "renameWorkspaceFile": `{"from":"/reports/a","to":"/reports/b"}`, "linkWorkspaceFile": `{"path":"/reports/l","target":"a"}`,
-	"forkWorkspace": `{}`, "mergeWorkspace": `{"from":"$workspace"}`, "mountWorkspace": `{"dir":"/nowhere/at/all"}`, "queryWorkspace": `{"sql":"SELECT 1"}`,
-	"updateWorkspace": `{"name":"papers"}`, "setQuota": `{"bytes":0}`, "restoreWorkspace": `{"checkpoint":"$checkpoint"}`, "tagFile": `{"path":"/reports/a","set":{"k":"v"}}`, "undoRun": `{"run":"$run"}`,
-	"setDomain": `{"port":80}`, "setPreview": `{}`, "linkPreview": `{}`, "addSSHKey": `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1nYQ2bqkSkCjKrCd0oq3sJxVTVz3EXAMPLEKEYxxxx"}`,
-	"createTicket": `{"path":"/v1/computers/einstein/terminals/main/attach"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":5}`, "commitUpload": `{}`,
-	"createToken": `{"name":"made","life_ms":60000}`, "queryAudit": `{"sql":"SELECT 1"}`,
-}
-
-// queries are the parameters that routes need.
-var queries = map[string]string{"path": "/reports/a", "from": "$computer", "to": "$computer", "dir": "/nowhere/at/all"}
-
 // vars are things, by the names that paths, queries and bodies have for them.
 type vars map[string]string
 

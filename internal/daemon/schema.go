@@ -5,35 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"holt/internal/access"
-	"holt/internal/archive"
-	"holt/internal/computer"
-	"holt/internal/door/preview"
-	"holt/internal/door/sshd"
-	"holt/internal/event"
+	"holt/internal/control"
 	"holt/internal/hosterror"
-	"holt/internal/job"
-	"holt/internal/schedule"
 	"holt/internal/store/db"
-	"holt/internal/upload"
 	"holt/internal/workspaces"
 )
 
 // controlFile is the control database's name in the data directory.
 const controlFile = "holt.db"
-
-// migrations bring the control database from version i to i+1.
-var migrations = []string{access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema,
-	schedule.Schema, job.Schema,
-	access.TenantSchema + job.TenantSchema + access.ScopeSchema,
-	sshd.Schema, preview.Schema + preview.GoneSchema,
-	event.Schema, upload.Schema, // event's triggers are dropped with a table that is made again
-	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema}
-
-// reserveSchema makes the table that reserves room in the database, see reserve.
-const reserveSchema = `
-CREATE TABLE reserve (filler BLOB);
-`
 
 const (
 	// reserveBytes is the room that the control database reserves for itself.
@@ -43,7 +22,7 @@ const (
 )
 
 func (d *Daemon) openControl(ctx context.Context) (err error) {
-	if d.db, err = db.Open(filepath.Join(d.cfg.DataDir, controlFile), migrations); err != nil {
+	if d.db, err = db.Open(filepath.Join(d.cfg.DataDir, controlFile), control.Migrations); err != nil {
 		return fmt.Errorf("open control database: %w", err)
 	}
 	d.onClose(d.db.Close)

@@ -1,9 +1,6 @@
 package daemon_test
 
 import (
-	"crypto/ed25519"
-	"encoding/base64"
-	"encoding/binary"
 	"os"
 	"slices"
 	"strings"
@@ -13,96 +10,6 @@ import (
 	"holt/client"
 	"holt/internal/engine/machine"
 )
-
-// belongings makes one of each thing in a tenant, as far as the local engine can, and says what they are called.
-func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars) {
-	t.Helper()
-	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	machine, err := c.Computers.Create(ctx, holt.ComputerSpec{Name: name}, "")
-	must(err)
-	ws, err := c.Workspaces.Get(ctx, name)
-	must(err)
-	_, err = c.WorkspaceFiles.Write(ctx, name, "/reports/a", holt.WriteSpec{Parents: true}, strings.NewReader("of "+name))
-	must(err)
-	run, err := c.Runs.Start(ctx, name, holt.RunSpec{Command: "true"}, "")
-	must(err)
-	must(c.Runs.Follow(ctx, run.ID, 0, func(holt.RunEvent) error { return nil }))
-	terminal, err := c.Terminals.Open(ctx, name, holt.TerminalSpec{Name: name + "-shell"}, "")
-	must(err)
-	schedule, err := c.Schedules.Create(ctx, holt.ScheduleSpec{Computer: name, Name: name + "-cron", Cron: "@yearly", Spec: holt.RunSpec{Command: "true"}}, "")
-	must(err)
-	hold, err := c.Computers.Hold(ctx, name, holt.HoldSpec{Reason: "of " + name}, "")
-	must(err)
-	checkpoint, err := c.History.Checkpoint(ctx, name, holt.CheckpointSpec{Name: name + "-point"}, "")
-	must(err)
-	job, err := c.Jobs.Create(ctx, holt.JobSpec{Run: holt.RunSpec{Command: "true"}}, "")
-	must(err)
-	must(c.Jobs.Follow(ctx, job.ID, 0, func(holt.RunEvent) error { return nil }))
-	token, err := c.Tokens.Create(ctx, holt.TokenSpec{Name: name + "-token"}, "")
-	must(err)
-	key, err := c.SSHKeys.Add(ctx, holt.SSHKeySpec{Key: sshKey(t), Name: name + "-key"}, "")
-	must(err)
-	inputs, err := c.Jobs.Send(ctx, packed(t, "sent", "hello"))
-	must(err)
-	upload, err := c.Uploads.Create(ctx, holt.UploadSpec{Computer: name, Path: "/tmp/of-" + holt.OSString(name), Size: 6}, "")
-	must(err)
-	domain := domainOf(machine.ID)
-	_, err = c.Previews.SetDomain(ctx, name, domain, holt.PreviewDomainSpec{Port: 80})
-	must(err)
-	byID = vars{
-		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
-		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
-		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
-		"snapshot": string(holt.NewSnapshotID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-a",
-	}
-	byName = vars{}
-	for k, v := range byID {
-		byName[k] = v
-	}
-	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"] = name, name, terminal.Name, schedule.Name, token.Name, key.Name
-	return byID, byName
-}
-
-// sshKey is a public key that nobody else has.
-func sshKey(t *testing.T) string {
-	t.Helper()
-	public, _, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wire []byte
-	for _, part := range [][]byte{[]byte("ssh-ed25519"), public} {
-		wire = append(binary.BigEndian.AppendUint32(wire, uint32(len(part))), part...)
-	}
-	return "ssh-ed25519 " + base64.StdEncoding.EncodeToString(wire)
-}
-
-// domainOf is a domain that nobody else has: they are of all tenants.
-func domainOf(id holt.ComputerID) string {
-	return strings.ReplaceAll(string(id), "_", "-") + ".example.com"
-}
-
-// absent are the same things where there are none.
-func absent(name string) (byID, byName vars) {
-	byID = vars{
-		"key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
-		"computer": string(holt.NewComputerID()), "workspace": string(holt.NewWorkspaceID()), "run": string(holt.NewRunID()), "terminal": string(holt.NewTerminalID()),
-		"schedule": string(holt.NewScheduleID()), "hold": string(holt.NewHoldID()), "checkpoint": name + "-point", "job": string(holt.NewJobID()), "token": string(holt.NewTokenID()),
-		"snapshot": string(holt.NewSnapshotID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-z",
-	}
-	byName = vars{}
-	for k, v := range byID {
-		byName[k] = v
-	}
-	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"] = name, name, name+"-shell", name+"-cron", name+"-token", name+"-key"
-	return byID, byName
-}
 
 // TestAnotherTenantIsNotThere walks every route of the API with a token of another tenant, and with every
 // id and name of real things: each answer is, byte by byte, the one about things that do not exist.

@@ -22,9 +22,12 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/access"
 	"holt/internal/audit"
+	"holt/internal/control"
 	"holt/internal/door/preview"
 	"holt/internal/event"
+	"holt/internal/idempotency"
 	"holt/internal/nouns"
 	"holt/internal/schedule"
 	"holt/internal/store/db"
@@ -59,6 +62,7 @@ type Memory struct {
 
 	firstNouns sync.Once // opens these, which have locks of their own, taken after mu
 	control    *db.DB
+	keys       *idempotency.Keys
 	uploads    *upload.Store
 	schedules  *schedule.Store
 	previews   *preview.Store
@@ -66,7 +70,6 @@ type Memory struct {
 	policies   map[holt.ComputerID]holt.NetworkPolicy
 	limits     map[string]holt.Limit // by tenant
 	secrets    map[holt.ComputerID]map[string]holt.ComputerSecret
-	tokens     []holt.Token
 }
 
 // answer is what a call with an idempotency key got.
@@ -95,11 +98,13 @@ func New(dir string) *Memory {
 // Nouns returns what a server needs.
 func (m *Memory) Nouns() nouns.Set {
 	m.firstNouns.Do(m.openSchedules)
-	return nouns.Set{
+	set := nouns.Set{
 		Computers: computers{m}, Snapshots: snapshots{m}, Runs: runs{m}, Terminals: terminals{m}, Ports: ports{m}, Services: services{m}, Files: files{m},
 		Workspaces: workspaces{m}, WorkspaceFiles: workspaceFiles{m}, History: history{m}, Archive: archive{},
-		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Tokens: tokens{m}, Audit: m.log, Daemon: daemon{m},
+		Images: images{m}, Schedules: m.schedules, Jobs: m.openJobs(), Networks: networks{m}, Limits: limits{m}, Stats: stats{m}, Secrets: secrets{m}, SSH: ssh{m}, SSHKeys: &sshKeys{}, Previews: m.previews, Events: &m.events, Uploads: m.uploads, Audit: m.log, Daemon: daemon{m},
 	}
+	control.Fill(&set, m.control, m.keys, access.New(m.control))
+	return set
 }
 
 // Ended is closed by the noun Daemon's Down.

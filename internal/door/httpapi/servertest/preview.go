@@ -8,7 +8,6 @@ import (
 
 	"holt"
 	"holt/internal/door/preview"
-	"holt/internal/idempotency"
 )
 
 // previewsAt is where the previews of these nouns would be.
@@ -19,7 +18,7 @@ type previewed struct{ computers }
 
 func (m *Memory) openPreviews() (err error) {
 	m.previews, err = preview.Open(preview.Config{
-		DB: m.control, Keys: idempotency.New(m.control), KeyFile: filepath.Join(m.dir, "preview.key"),
+		DB: m.control, Keys: m.keys, KeyFile: filepath.Join(m.dir, "preview.key"),
 		Computers: previewed{computers{m}}, Ports: previewPorts{ports{m}}, Tokens: nil, Log: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {

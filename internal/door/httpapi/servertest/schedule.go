@@ -8,8 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/audit"
-	"holt/internal/computer"
-	"holt/internal/door/preview"
+	"holt/internal/control"
 	"holt/internal/idempotency"
 	"holt/internal/nouns"
 	"holt/internal/schedule"
@@ -27,10 +26,16 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "schedules.db"), []string{computer.Schema + schedule.Schema + schedule.RoomSchema + preview.Schema + preview.AddressSchema + upload.Schema + upload.SureSchema})
+		m.control, err = db.Open(filepath.Join(m.dir, "holt.db"), control.Migrations)
 	}
 	if err == nil {
-		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: idempotency.New(m.control), Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
+		m.keys = idempotency.New(m.control)
+		err = m.control.Write(context.Background(), func(tx *db.Tx) error { // the token of Secret, which may make others
+			return tx.Exec(`INSERT OR IGNORE INTO token (id, name, hash, created, expires, scopes) VALUES (?, 'test', x'', 0, 0, '["admin"]')`, secretID)
+		})
+	}
+	if err == nil {
+		m.schedules, err = schedule.Open(context.Background(), schedule.Config{DB: m.control, Keys: m.keys, Computers: scheduled{computers{m}, m}, Log: slog.New(slog.DiscardHandler)})
 	}
 	if err == nil {
 		err = m.openPreviews()
@@ -39,7 +44,7 @@ func (m *Memory) openSchedules() {
 		m.log, err = audit.Open(filepath.Join(m.dir, "audit"), slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
-		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: idempotency.New(m.control), Dir: filepath.Join(m.dir, "uploads"),
+		m.uploads, err = upload.Open(context.Background(), upload.Config{DB: m.control, Keys: m.keys, Dir: filepath.Join(m.dir, "uploads"),
 			Computers: uploaded{files{m}, func(ctx context.Context, ref string) (string, error) {
 				c, err := computers{m}.Get(ctx, ref)
 				return string(c.ID), err

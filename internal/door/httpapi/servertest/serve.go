@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ import (
 // Secret is the token that the server of [Serve] takes over TCP.
 const Secret = "holt_test_secret"
 
+// secretID is the id of its token.
+const secretID holt.TokenID = "tok_aaaaaaaaaaaaaaaa"
+
 // Tokens takes exactly [Secret].
 type Tokens struct{}
 
@@ -29,7 +33,7 @@ func (Tokens) Check(_ context.Context, secret string) (access.Token, error) {
 	if secret != Secret {
 		return access.Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").WithHint("make one with holt token create")
 	}
-	return access.Token{ID: "tok_aaaaaaaaaaaaaaaa", Tenant: holt.DefaultTenant, Rights: holt.Rights{Admin: true}}, nil
+	return access.Token{ID: secretID, Tenant: holt.DefaultTenant, Rights: holt.Rights{Admin: true}}, nil
 }
 
 // Hold is httpapi.Tokens.
@@ -131,11 +135,11 @@ func (d *Door) Client(t testing.TB, patience time.Duration) *client.Client {
 	return c
 }
 
-// ClientNouns are the server's nouns on the other side of the wire.
-func ClientNouns(c *client.Client) nouns.Set {
-	return nouns.Set{
-		Computers: c.Computers, Snapshots: c.Snapshots, Runs: c.Runs, Terminals: c.Terminals, Ports: c.Ports, Services: c.Services, Files: c.Files,
-		Workspaces: c.Workspaces, WorkspaceFiles: c.WorkspaceFiles, History: c.History, Archive: c.Archive,
-		Images: c.Images, Schedules: c.Schedules, Jobs: c.Jobs, Networks: c.Networks, Limits: c.Limits, Stats: c.Stats, Secrets: c.Secrets, SSH: c.SSH, SSHKeys: c.SSHKeys, Previews: c.Previews, Events: c.Events, Uploads: c.Uploads, Tokens: c.Tokens, Audit: c.Audit, Daemon: c.Daemon,
+// ClientNouns are the server's nouns on the other side of the wire: each is the client's field of the same name.
+func ClientNouns(c *client.Client) (set nouns.Set) {
+	from, to := reflect.ValueOf(c).Elem(), reflect.ValueOf(&set).Elem()
+	for i := range to.NumField() {
+		to.Field(i).Set(from.FieldByName(to.Type().Field(i).Name))
 	}
+	return set
 }

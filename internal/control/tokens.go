@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"holt/internal/access"
 	"holt/internal/idempotency"
 )
+
+// maxTokenLife is in milliseconds.
+const maxTokenLife = 100 * 365 * 24 * 3600_000
 
 // tokens are the tokens as the API has them; see [holt/internal/nouns.TokenStore].
 type tokens struct {

@@ -1,0 +1,43 @@
+// Package control has the tables of the control database, and the nouns that need nothing else.
+//
+// It does not open the database: the daemon and the tests of the doors do.
+//
+// # Format
+//
+// Each package that keeps rows has the text of its tables (Schema). [Migrations] puts them in order.
+package control
+
+import (
+	"holt/internal/access"
+	"holt/internal/archive"
+	"holt/internal/computer"
+	"holt/internal/door/preview"
+	"holt/internal/door/sshd"
+	"holt/internal/event"
+	"holt/internal/idempotency"
+	"holt/internal/job"
+	"holt/internal/nouns"
+	"holt/internal/schedule"
+	"holt/internal/store/db"
+	"holt/internal/upload"
+	"holt/internal/workspaces"
+)
+
+// Migrations bring the control database from version i to i+1. New tables go to the end.
+var Migrations = []string{access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema,
+	schedule.Schema, job.Schema,
+	access.TenantSchema + job.TenantSchema + access.ScopeSchema,
+	sshd.Schema, preview.Schema + preview.GoneSchema,
+	event.Schema, upload.Schema, // event's triggers are dropped with a table that is made again
+	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema,
+}
+
+// reserveSchema makes the table that reserves room in the database; package daemon fills and empties it.
+const reserveSchema = `
+CREATE TABLE reserve (filler BLOB);
+`
+
+// Fill adds the nouns of a database with [Migrations] to set. t are its tokens, which the doors use too.
+func Fill(set *nouns.Set, d *db.DB, keys *idempotency.Keys, t *access.Tokens) {
+	set.Tokens = tokens{t, keys}
+}
