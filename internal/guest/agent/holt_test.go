@@ -128,7 +128,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("no answer to a pause: %d %s", status, said)
 	}
 	s.cut = func() {}
-	if status, said := run("pause --json=false"); status != 0 || said != "curie was paused, and goes on\n" {
+	if status, said := run("pause --json=false"); status != 0 || said != "curie was paused and is resumed\n" {
 		t.Errorf("it was paused: %d %s", status, said)
 	}
 	s.cut = func() { s.is = holt.Self{ID: "cmp_2", Name: "bohr"} }
@@ -136,7 +136,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("in a fork: %d %s", status, said)
 	}
 	if status := runCommand([]string{"self"}, "127.0.0.1:1", io.Discard, io.Discard); status != 5 {
-		t.Errorf("nobody answers: %d", status)
+		t.Errorf("no daemon: %d", status)
 	}
 }
 
