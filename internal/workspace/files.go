@@ -183,7 +183,7 @@ func (f Files) follow(path string) (string, error) {
 	for range mostFollowed + 1 {
 		a, err := f.resolve(path, false)
 		if err != nil || a.Mode&syscall.S_IFMT != syscall.S_IFLNK {
-			return path, nil // what is wrong with it shows in a snapshot
+			return path, nil // the operation on it reports the error
 		}
 		target, err := f.Tree.Readlink(a.Ino)
 		if err != nil {
