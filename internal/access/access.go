@@ -35,20 +35,11 @@ CREATE TABLE token (
 	hash    BLOB NOT NULL,    -- SHA-256 of the secret
 	created INTEGER NOT NULL,
 	expires INTEGER NOT NULL,
-	used    INTEGER NOT NULL DEFAULT 0
+	used    INTEGER NOT NULL DEFAULT 0,
+	tenant  TEXT NOT NULL,
+	scopes  TEXT NOT NULL,    -- JSON of []holt.Scope
+	maker   TEXT NOT NULL     -- id of the token that made it; '' none
 ) WITHOUT ROWID;
-`
-
-// TenantSchema adds the tenant of tokens.
-const TenantSchema = `
-ALTER TABLE token ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
-`
-
-// ScopeSchema adds the scopes of tokens. Existing tokens of the default tenant become admins, as they were in effect.
-const ScopeSchema = `
-ALTER TABLE token ADD COLUMN scopes TEXT NOT NULL DEFAULT '[]'; -- JSON of []holt.Scope
-ALTER TABLE token ADD COLUMN maker TEXT NOT NULL DEFAULT '';    -- id of the token that made it
-UPDATE token SET scopes = '["admin"]' WHERE tenant = 'default';
 `
 
 const (
@@ -82,7 +73,7 @@ type Tokens struct {
 	held
 }
 
-// New returns the tokens of a control database with [Schema], [TenantSchema] and [ScopeSchema].
+// New returns the tokens of a control database with [Schema].
 func New(d *db.DB) *Tokens { return &Tokens{db: d, now: time.Now} }
 
 // Create makes a token of the default tenant without scopes, and returns it with its secret, which

@@ -18,7 +18,7 @@ import (
 func open(t *testing.T) (*Tokens, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "holt.db")
-	d, err := db.Open(path, []string{Schema, TenantSchema, ScopeSchema})
+	d, err := db.Open(path, Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestChildExpiresWithItsMaker(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
+	d, err := db.Open(filepath.Join(f.TempDir(), "holt.db"), Schema, "")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func FuzzCheck(f *testing.F) {
 
 // BenchmarkCheckWrong measures the check of a well-formed token that does not exist.
 func BenchmarkCheckWrong(b *testing.B) {
-	d, err := db.Open(filepath.Join(b.TempDir(), "holt.db"), []string{Schema, TenantSchema, ScopeSchema})
+	d, err := db.Open(filepath.Join(b.TempDir(), "holt.db"), Schema, "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -110,11 +110,11 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make audit log: %w", err)
 	}
-	d, err := db.Open(filepath.Join(dir, "audit.db"), []string{schema})
+	d, err := db.Open(filepath.Join(dir, "audit.db"), schema, "")
 	if err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
 	}
-	nothing, err := db.Open(filepath.Join(dir, "nothing.db"), []string{"SELECT 1;"})
+	nothing, err := db.Open(filepath.Join(dir, "nothing.db"), "SELECT 1;", "")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open audit log: %w", err), d.Close())
 	}

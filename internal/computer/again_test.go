@@ -24,7 +24,7 @@ func (going) Disk() string { return "" }
 
 func openKeys(t *testing.T) (*idempotency.Keys, *db.DB) {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

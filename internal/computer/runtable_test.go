@@ -15,9 +15,9 @@ const (
 	mostRuns = 1000
 )
 
-func openRuns(t *testing.T, migrations ...string) runTable {
+func openRuns(t *testing.T, schema string) runTable {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), migrations)
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

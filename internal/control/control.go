@@ -4,7 +4,7 @@
 //
 // # Format
 //
-// Each package that keeps rows has the text of its tables (Schema). [Migrations] puts them in order.
+// Each package that keeps rows has the text of its tables (Schema). [Schema] is all of them, in order.
 package control
 
 import (
@@ -23,21 +23,16 @@ import (
 	"holt/internal/workspaces"
 )
 
-// Migrations bring the control database from version i to i+1. New tables go to the end.
-var Migrations = []string{access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema,
-	schedule.Schema, job.Schema,
-	access.TenantSchema + job.TenantSchema + access.ScopeSchema,
-	sshd.Schema, preview.Schema + preview.GoneSchema,
-	event.Schema, upload.Schema, // event's triggers are dropped with a table that is made again
-	schedule.RoomSchema, job.CountSchema, job.BegunSchema, upload.SureSchema, preview.AddressSchema,
-}
+// Schema makes all tables. The triggers of package event need the tables before it.
+var Schema = access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema + schedule.Schema + job.Schema +
+	sshd.Schema + preview.Schema + upload.Schema + event.Schema
 
 // reserveSchema makes the table that reserves room in the database; package daemon fills and empties it.
 const reserveSchema = `
 CREATE TABLE reserve (filler BLOB);
 `
 
-// Fill adds the nouns of a database with [Migrations] to set. t are its tokens, which the doors use too.
+// Fill adds the nouns of a database with [Schema] to set. t are its tokens, which the doors use too.
 func Fill(set *nouns.Set, d *db.DB, keys *idempotency.Keys, t *access.Tokens) {
 	set.Tokens = tokens{t, keys}
 }

@@ -15,7 +15,7 @@ import (
 
 func openKeys(t *testing.T) (*Keys, *db.DB) {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{Schema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

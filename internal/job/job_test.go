@@ -221,7 +221,7 @@ func (w *world) count() (computers, workspaces, begun int) {
 func open(t *testing.T) (*Store, *world) {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, Schema, TenantSchema, CountSchema, BegunSchema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), computer.Schema+Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,34 +30,22 @@ CREATE TABLE job (
 );
 CREATE INDEX job_open ON job (seq) WHERE ended = 0;
 CREATE INDEX job_workspace ON job (workspace);
+CREATE INDEX job_tenant ON job (` + tenantOf + `, ended > 0);
+CREATE INDEX job_begun ON job (seq) WHERE ` + hasBegun + `;
 CREATE TABLE job_inputs (
 	id        TEXT PRIMARY KEY,
 	workspace TEXT NOT NULL,
+	tenant    TEXT NOT NULL,
 	ready     INTEGER NOT NULL DEFAULT 0, -- all of them have come
 	used      INTEGER NOT NULL            -- when a job was made that begins with them, or ended; 0: nobody wants them
 ) WITHOUT ROWID;
 `
 
-// TenantSchema adds the tenant of inputs. The tenant of a job is in its record.
-const TenantSchema = `
-ALTER TABLE job_inputs ADD COLUMN tenant TEXT NOT NULL DEFAULT 'default';
-`
-
 // tenantOf is SQL for the tenant of a job.
 const tenantOf = `coalesce(json_extract(record, '$.tenant'), 'default')`
 
-// CountSchema indexes jobs by tenant.
-const CountSchema = `
-CREATE INDEX job_tenant ON job (` + tenantOf + `, ended > 0);
-`
-
 // hasBegun selects the jobs that do not wait for room: those that have begun, and those that are cancelled.
 const hasBegun = `ended = 0 AND (cancelled OR json_extract(record, '$.state') <> 'queued')`
-
-// BegunSchema indexes the jobs that hasBegun selects.
-const BegunSchema = `
-CREATE INDEX job_begun ON job (seq) WHERE ` + hasBegun + `;
-`
 
 // ofTenant is SQL that selects the jobs of a tenant, parameter n; the empty tenant selects all.
 func ofTenant(n int) string { return fmt.Sprintf(`(?%[1]d = '' OR %[2]s = ?%[1]d)`, n, tenantOf) }

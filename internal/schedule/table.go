@@ -48,16 +48,12 @@ CREATE TABLE firing (
 	exit_code INTEGER NOT NULL DEFAULT 0,
 	timed_out INTEGER NOT NULL DEFAULT 0,
 	started   INTEGER NOT NULL DEFAULT 0,
-	ended     INTEGER NOT NULL DEFAULT 0
+	ended     INTEGER NOT NULL DEFAULT 0,
+	refused   INTEGER NOT NULL DEFAULT 0  -- since when there is no room for its computer; 0: there is
 );
 CREATE INDEX firing_schedule ON firing (schedule, seq);
 CREATE INDEX firing_open ON firing (schedule) WHERE state IN ('queued', 'starting', 'running');
 CREATE INDEX firing_was ON firing (computer) WHERE was <> '';
-`
-
-// RoomSchema adds the time since which a firing's computer finds no room.
-const RoomSchema = `
-ALTER TABLE firing ADD COLUMN refused INTEGER NOT NULL DEFAULT 0; -- 0: they found some
 `
 
 // isOpen selects the firings that have not ended.

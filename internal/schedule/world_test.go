@@ -49,7 +49,7 @@ type fakeRun struct {
 // newWorld returns a world with paused computers of these names.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{computer.Schema + Schema + RoomSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), computer.Schema+Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

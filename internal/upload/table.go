@@ -21,13 +21,9 @@ CREATE TABLE upload (
 	created INTEGER NOT NULL,
 	touched INTEGER NOT NULL,         -- when something was added last
 	sha256  TEXT NOT NULL DEFAULT '', -- of what was written
-	file    TEXT NOT NULL DEFAULT ''  -- JSON of holt.FileInfo once it is done
+	file    TEXT NOT NULL DEFAULT '', -- JSON of holt.FileInfo once it is done
+	sure    INTEGER NOT NULL DEFAULT -1 -- offset of a piece with a checksum while it is received; else -1
 ) WITHOUT ROWID;
-`
-
-// SureSchema adds the offset at which a piece with a checksum starts, while that is received.
-const SureSchema = `
-ALTER TABLE upload ADD COLUMN sure INTEGER NOT NULL DEFAULT -1; -- bytes before a piece that counts whole or not at all, until all of it has come; else -1
 `
 
 // record is a row of the table upload.

@@ -59,7 +59,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir(), to: &shelf{written: map[string][]byte{}}, now: time.Now()}
-	d, err := db.Open(filepath.Join(w.dir, "control.db"), []string{computer.Schema + Schema + SureSchema})
+	d, err := db.Open(filepath.Join(w.dir, "control.db"), computer.Schema+Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

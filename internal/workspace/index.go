@@ -19,7 +19,7 @@ type index struct {
 }
 
 func openIndex(dir string) (*index, error) {
-	d, err := db.OpenDerived(filepath.Join(dir, "index.db"), schema, views)
+	d, err := db.Open(filepath.Join(dir, "index.db"), schema, views)
 	if err != nil {
 		return nil, err
 	}

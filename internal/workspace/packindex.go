@@ -38,7 +38,7 @@ func (k *packer) copyIndex(ctx context.Context) error {
 	if err := k.t.index.db.Copy(temp); err != nil {
 		return err
 	}
-	copied, err := db.OpenDerived(temp, schema, views)
+	copied, err := db.Open(temp, schema, views)
 	if err != nil {
 		return err
 	}

@@ -291,7 +291,7 @@ func (f *fixture) otherSchema() {
 	for _, s := range []string{"", "-wal", "-shm"} {
 		_ = os.Remove(filepath.Join(f.dir, "index.db"+s))
 	}
-	d, err := db.Open(filepath.Join(f.dir, "index.db"), []string{"CREATE TABLE meta(key TEXT PRIMARY KEY, value); CREATE TABLE inode(x)"})
+	d, err := db.Open(filepath.Join(f.dir, "index.db"), "CREATE TABLE meta(key TEXT PRIMARY KEY, value); CREATE TABLE inode(x)", "")
 	f.ok(err)
 	f.ok(d.Close())
 }

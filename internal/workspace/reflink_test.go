@@ -109,7 +109,7 @@ func TestForkSharesBlocks(t *testing.T) {
 	// To another file system blocks cannot be shared: EXDEV.
 	elsewhere := filepath.Join(t.TempDir(), "index.db")
 	f.ok(f.t.index.db.Clone(t.Context(), elsewhere))
-	c, err := db.OpenDerived(elsewhere, schema, views)
+	c, err := db.Open(elsewhere, schema, views)
 	f.ok(err)
 	defer c.Close()
 	f.ok(c.Read(context.Background(), func(tx *db.Tx) error {

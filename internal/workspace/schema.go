@@ -49,7 +49,7 @@ CREATE TABLE past_dir(ino INTEGER NOT NULL, path TEXT NOT NULL, born INTEGER NOT
 `
 
 // views is all that the rows say anyway: an index that was made with another
-// text gets it anew when it is opened (see [db.OpenDerived]).
+// text gets it anew when it is opened (see [db.Open]).
 const views = indexes + nowViews + pastViews + statistics
 
 // indexes are those of the statements here; people's are with the views.

@@ -20,7 +20,7 @@ import (
 func openStore(t *testing.T, idle time.Duration) *Store {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema + Schema, job.Schema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), computer.Schema+Schema+job.Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

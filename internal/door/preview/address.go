@@ -16,12 +16,6 @@ import (
 // cannot. So each preview also has its own loopback address. The address must be the request's Host: other names that
 // resolve to it show nothing.
 
-// AddressSchema adds the address of previews; 0: none yet.
-const AddressSchema = `
-ALTER TABLE preview ADD COLUMN address INTEGER NOT NULL DEFAULT 0; -- an IPv4 address as a number
-CREATE UNIQUE INDEX preview_address ON preview (address) WHERE address <> 0;
-`
-
 // addresses is the range of previews' addresses, a quarter of the loopback that programs do not commonly use.
 var addresses = netip.MustParsePrefix("127.64.0.0/10")
 

@@ -10,7 +10,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// Schema makes the tables of this package in the control database. Times are nanoseconds since 1970.
+// Schema makes the tables of this package in the control database, which must have the table of computers. Times are
+// nanoseconds since 1970.
 const Schema = `
 CREATE TABLE preview (
 	computer TEXT NOT NULL,
@@ -18,8 +19,10 @@ CREATE TABLE preview (
 	public   INTEGER NOT NULL,
 	serial   TEXT NOT NULL,    -- what its links are signed with, too: another row is another preview
 	created  INTEGER NOT NULL,
+	address  INTEGER NOT NULL DEFAULT 0, -- an IPv4 address as a number; 0: none yet
 	PRIMARY KEY (computer, port)
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX preview_address ON preview (address) WHERE address <> 0;
 CREATE TABLE preview_domain (
 	domain   TEXT PRIMARY KEY,
 	computer TEXT NOT NULL,
@@ -27,10 +30,6 @@ CREATE TABLE preview_domain (
 	created  INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX preview_domain_computer ON preview_domain (computer);
-`
-
-// GoneSchema deletes previews and domains with their computer. The database must have the table of computers.
-const GoneSchema = `
 CREATE TRIGGER preview_gone AFTER DELETE ON computer BEGIN
 	DELETE FROM preview WHERE computer = old.id;
 	DELETE FROM preview_domain WHERE computer = old.id;

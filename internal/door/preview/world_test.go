@@ -74,7 +74,7 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 		einstein: {ID: einstein, Name: "einstein", State: holt.ComputerRunning, Tenant: holt.DefaultTenant},
 		curie:    {ID: curie, Name: "curie", State: holt.ComputerRunning, Tenant: "acme"},
 	}}
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), []string{access.Schema + computer.Schema + Schema + GoneSchema, access.TenantSchema + access.ScopeSchema, AddressSchema})
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), access.Schema+computer.Schema+Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ type door struct {
 func openDoor(t *testing.T) *door {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), []string{access.Schema + access.TenantSchema + access.ScopeSchema, Schema})
+	d, err := db.Open(filepath.Join(dir, "holt.db"), access.Schema+Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

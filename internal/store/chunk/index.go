@@ -41,7 +41,7 @@ func openIndex(path string, log *slog.Logger) (*index, error) {
 }
 
 func (x *index) open() error {
-	d, err := db.OpenDerived(x.path, schema, "")
+	d, err := db.Open(x.path, schema, "")
 	if err == nil {
 		x.db, x.lookups = d, lookups{index: d, idle: make(chan *lookup, 4)}
 	}

@@ -57,7 +57,7 @@ func TestCloneDuringWrites(t *testing.T) {
 		if err := d.Clone(ctx, path); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Open(path, []string{"", ""})
+		c, err := Open(path, testTables, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-// Package db wraps SQLite: one writer, a pool of readers, migrations, and
+// Package db wraps SQLite: one writer, a pool of readers, one schema, and
 // restricted execution of users' SQL (see [Source]).
 //
 // Long reads share a few connections and wait for each other ([DB.Read]).
@@ -56,24 +56,14 @@ var errClosed = errors.New("database is closed")
 // busy is the timeout for another process's lock.
 const busy = 10 * time.Second
 
-// Open opens or creates the database at path and migrates it to the newest
-// schema. migrations[i] takes it from version i to i+1 in a transaction. A
-// released migration is never changed.
-func Open(path string, migrations []string) (*DB, error) {
-	return open(path, func(w *Conn) error { return migrate(w, migrations) })
-}
-
 // ErrSchema is returned for a database that was created with another schema.
-var ErrSchema = errors.New("the database was created with another schema")
+var ErrSchema = errors.New("the database was created by another version of holt")
 
-// OpenDerived opens or creates a database whose rows can be rebuilt. It has no
-// migrations; its version is computed from the text of its schema. tables
-// creates the tables; a database with other tables is left unchanged and the
-// error is [ErrSchema]. views creates what is derived from the rows: indexes,
-// views and statistics. If views has changed they are recreated in one
-// transaction, which reads all rows.
-func OpenDerived(path, tables, views string) (*DB, error) {
-	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29 // above all versions of migrations
+// Open opens or creates the database at path. tables creates its tables; the version of the database is computed from that
+// text, and a database with other tables is left unchanged: [ErrSchema]. views creates what is derived from the rows:
+// indexes, views and statistics. If views has changed they are recreated in one transaction, which reads all rows.
+func Open(path, tables, views string) (*DB, error) {
+	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29
 	shown := int(int32(crc32.ChecksumIEEE([]byte(views))))
 	return open(path, func(w *Conn) error {
 		version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
@@ -170,23 +160,6 @@ func connect(path string, flags sqlite.OpenFlags) (*Conn, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return c, nil
-}
-
-func migrate(c *Conn, migrations []string) error {
-	version, err := sqlitex.ResultInt(c.Prep("PRAGMA user_version"))
-	if err != nil {
-		return err
-	}
-	if version > len(migrations) {
-		return fmt.Errorf("schema version %d is newer than this program's %d", version, len(migrations))
-	}
-	for ; version < len(migrations); version++ {
-		script := fmt.Sprintf("%s; PRAGMA user_version = %d;", migrations[version], version+1)
-		if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
-			return fmt.Errorf("migrate to version %d: %w", version+1, err)
-		}
-	}
-	return nil
 }
 
 // IsCorrupt reports whether err says that a file is not a database or is damaged.

@@ -35,7 +35,7 @@ func (m *Memory) openJobs() *job.Store {
 	dir := filepath.Join(m.dir, "jobs")
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		m.jobs.db, err = db.Open(filepath.Join(dir, "holt.db"), []string{computer.Schema, job.Schema, job.TenantSchema, job.CountSchema})
+		m.jobs.db, err = db.Open(filepath.Join(dir, "holt.db"), computer.Schema+job.Schema, "")
 	}
 	if err == nil {
 		m.jobs.store, err = job.Open(context.Background(), job.Config{DB: m.jobs.db, Keys: idempotency.New(m.jobs.db), Dir: filepath.Join(dir, "output"),

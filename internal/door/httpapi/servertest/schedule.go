@@ -26,7 +26,7 @@ type scheduled struct {
 func (m *Memory) openSchedules() {
 	err := os.MkdirAll(m.dir, 0o700)
 	if err == nil {
-		m.control, err = db.Open(filepath.Join(m.dir, "holt.db"), control.Migrations)
+		m.control, err = db.Open(filepath.Join(m.dir, "holt.db"), control.Schema, "")
 	}
 	if err == nil {
 		m.keys = idempotency.New(m.control)
