@@ -87,79 +87,98 @@ func (t *Tokens) Create(ctx context.Context, name string, life time.Duration) (T
 // Errors: InvalidArgument, Unsupported (a scope of a later release), TooMany, Unauthenticated (the caller's token
 // is revoked or has expired).
 func (t *Tokens) CreateFor(ctx context.Context, tenant, name string, life time.Duration, scopes ...holt.Scope) (Token, string, error) {
-	return t.CreateBound(ctx, tenant, name, life, func(*db.Tx, string) error { return nil }, scopes...)
+	return t.CreateBound(ctx, tenant, name, life, unbound, scopes...)
 }
 
 // CreateBound is CreateFor, and calls bind with the token's id in the transaction that stores the token.
 func (t *Tokens) CreateBound(ctx context.Context, tenant, name string, life time.Duration, bind func(tx *db.Tx, id string) error, scopes ...holt.Scope) (Token, string, error) {
-	return t.create(ctx, tenant, name, life, scopes, func(string) error { return nil }, bind)
+	token, secret, err := t.make(ctx, tenant, name, life, scopes)
+	if err == nil {
+		err = t.store(ctx, token, secret, bind)
+	}
+	if err != nil {
+		return Token{}, "", err
+	}
+	return token, secret, nil
 }
 
 // CreateFirst makes an admin token that does not expire. It calls keep with the secret before it stores the token. If
 // keep fails no token is stored.
 func (t *Tokens) CreateFirst(ctx context.Context, name string, keep func(secret string) error) error {
-	_, _, err := t.create(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"}, keep, func(*db.Tx, string) error { return nil })
+	token, secret, err := t.make(ctx, holt.DefaultTenant, name, 0, []holt.Scope{"admin"})
+	if err == nil {
+		err = keep(secret)
+	}
+	if err == nil {
+		err = t.store(ctx, token, secret, unbound)
+	}
 	return err
 }
 
-func (t *Tokens) create(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope, keep func(secret string) error, bind func(tx *db.Tx, id string) error) (Token, string, error) {
-	tenant, err := holt.ParseTenant(tenant)
-	if err != nil {
-		return Token{}, "", err
+func unbound(*db.Tx, string) error { return nil }
+
+// make returns a token that is not stored yet, and its secret.
+func (t *Tokens) make(ctx context.Context, tenant, name string, life time.Duration, scopes []holt.Scope) (token Token, secret string, err error) {
+	if tenant, err = holt.ParseTenant(tenant); err != nil {
+		return token, "", err
 	}
 	rights, err := holt.ParseScopes(scopes)
 	if err != nil {
-		return Token{}, "", err
+		return token, "", err
 	}
 	if rights.Admin && tenant != holt.DefaultTenant {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "an admin token belongs to the tenant %s", holt.DefaultTenant).
+		return token, "", holt.Errorf(holt.InvalidArgument, "an admin token belongs to the tenant %s", holt.DefaultTenant).
 			WithHint("leave the tenant out: an admin can act for every tenant")
 	}
 	if name == "" || len(name) > mostName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "invalid token name").
+		return token, "", holt.Errorf(holt.InvalidArgument, "invalid token name").
 			WithHint("a name has 1 to %d bytes of printable characters", mostName)
 	}
 	if life < 0 {
-		return Token{}, "", holt.Errorf(holt.InvalidArgument, "invalid lifetime %s of a token", holt.ShortDuration(life)).WithHint("give a positive duration, or 0 for a token that does not expire")
+		return token, "", holt.Errorf(holt.InvalidArgument, "invalid lifetime %s of a token", holt.ShortDuration(life)).WithHint("give a positive duration, or 0 for a token that does not expire")
 	}
-	stored, err := json.Marshal(rights.Scopes())
-	if err != nil {
-		return Token{}, "", err
-	}
-	by, _ := holt.ActorOf(ctx)
-	var key [keyBytes]byte
-	rand.Read(key[:]) // never fails, see crypto/rand
-	token := Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, Scopes: rights.Scopes(), Rights: rights, CreatedAt: t.now().UTC()}
-	secret := prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:])
-	hash := sha256.Sum256([]byte(secret))
-	var expires int64
-	if life > 0 || !by.Expires.IsZero() {
+	token = Token{ID: holt.NewTokenID(), Name: name, Tenant: tenant, Scopes: rights.Scopes(), Rights: rights, CreatedAt: t.now().UTC()}
+	if by, _ := holt.ActorOf(ctx); life > 0 || !by.Expires.IsZero() {
 		at := token.CreatedAt.Add(life)
 		if life == 0 || !by.Expires.IsZero() && at.After(by.Expires) { // a token expires no later than its maker
 			at = by.Expires
 		}
-		token.ExpiresAt, expires = &at, at.UnixNano()
+		token.ExpiresAt = &at
 	}
-	if err := keep(secret); err != nil {
-		return Token{}, "", err
+	var key [keyBytes]byte
+	rand.Read(key[:]) // never fails, see crypto/rand
+	return token, prefix + strings.TrimPrefix(string(token.ID), "tok_") + "_" + keyEncoding.EncodeToString(key[:]), nil
+}
+
+// store stores a token, unless its maker is no longer valid or its tenant has too many.
+func (t *Tokens) store(ctx context.Context, token Token, secret string, bind func(tx *db.Tx, id string) error) error {
+	by, _ := holt.ActorOf(ctx)
+	hash := sha256.Sum256([]byte(secret))
+	scopes, err := json.Marshal(token.Scopes)
+	if err != nil {
+		return err
+	}
+	var expires int64
+	if token.ExpiresAt != nil {
+		expires = token.ExpiresAt.UnixNano()
 	}
 	err = t.db.WriteSync(ctx, func(tx *db.Tx) error {
 		if err := t.valid(tx, by.Token, token.CreatedAt); err != nil {
 			return err
 		}
-		if err := room(tx, tenant, token.CreatedAt); err != nil {
+		if err := room(tx, token.Tenant, token.CreatedAt); err != nil {
 			return err
 		}
 		if err := bind(tx, string(token.ID)); err != nil {
 			return err
 		}
 		return tx.Exec(`INSERT INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			token.ID, name, hash[:], token.CreatedAt.UnixNano(), expires, tenant, string(stored), by.Token)
+			token.ID, token.Name, hash[:], token.CreatedAt.UnixNano(), expires, token.Tenant, string(scopes), by.Token)
 	})
 	if err != nil {
-		return Token{}, "", fmt.Errorf("create token: %w", err)
+		return fmt.Errorf("create token: %w", err)
 	}
-	return token, secret, nil
+	return nil
 }
 
 // room returns TooMany if a tenant has mostTokens valid tokens. It deletes tokens that expired more than expiredKept ago,
