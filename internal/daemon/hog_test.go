@@ -49,7 +49,7 @@ const hogLimit = 10 * time.Second
 func TestHogs(t *testing.T) {
 	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
-	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein", DiskSizeMB: 1536}, ""); err != nil {
+	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein", MemoryMB: 512, DiskSizeMB: 1536}, ""); err != nil {
 		t.Fatal(err)
 	}
 	v.until("einstein", "systemctl is-system-running || true", "running")
@@ -94,7 +94,7 @@ func (v *vm) suffers(computer string, h hog) {
 	if h.away != "" {
 		v.says(computer, h.away)
 	}
-	v.says(computer, "python3 -c 'b = bytearray(400 << 20)' && echo > /var/tmp/free && systemctl is-system-running")
+	v.says(computer, "python3 -c 'b = bytearray(200 << 20)' && echo > /var/tmp/free && systemctl is-system-running")
 	if killed := v.says(computer, "dmesg | grep 'Killed process' | grep -vE '[(](perl|python3)[)]' || true"); killed != "" {
 		t.Errorf("%s: %s", h.takes, strings.TrimSpace(killed))
 	}
