@@ -149,7 +149,7 @@ func parseHost(host string) (string, error) {
 	u, err := url.Parse(host)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return "", holt.Errorf(holt.InvalidArgument, "%q is not a daemon's address", host).
-			WithHint("it is host:port, or http:// or https:// and that")
+			WithHint("use HOST:PORT, or http(s)://HOST:PORT")
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

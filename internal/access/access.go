@@ -305,7 +305,7 @@ func (t *Tokens) Check(ctx context.Context, secret string) (Token, error) {
 	right := subtle.ConstantTimeCompare(hash[:], s.hash[:]) == 1
 	if !right || s.ExpiresAt != nil && !now.Before(*s.ExpiresAt) {
 		return Token{}, holt.Errorf(holt.Unauthenticated, "the token is not valid").
-			WithHint("it is unknown, revoked or expired; the first token is in the file token of the daemon's data directory")
+			WithHint("it is unknown, revoked or expired; the admin's token is in the daemon's data directory, file token")
 	}
 	t.touch(ctx, &s.Token, now)
 	return s.Token, nil

@@ -101,7 +101,7 @@ var (
 var (
 	ListStats = GetList[Paging]("/v1/stats", "listComputerStats", "List what computers use of their host, by name",
 		Need{On: Computers}, func(s holt.ComputerStats) string { return s.Computer }, Owner(func(s holt.ComputerStats) holt.ComputerID { return s.ComputerID }), Tag("computers"),
-		Doc("The call asks and wakes no computer and may be made every second. Compute rates from the counters of two answers."))
+		Doc("It contacts and wakes no computer and may be called every second. Compute rates from the counters of two answers."))
 	GetStats = Get[OneComputer, holt.ComputerStats](computerPath+"/stats", "getComputerStats", "Get what a computer uses of its host",
 		readComputer, Doc("The call does not ask or wake the computer. Compute rates from the counters of two answers."))
 	SetBudget = Patch[ComputerBody[holt.BudgetChange], holt.Budget](computerPath+"/budget", "setBudget", "Change what a computer and all its forks may use",

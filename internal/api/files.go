@@ -155,7 +155,7 @@ func readable(need fileNeed, at, noun string) (f FileCalls) {
 		Doc("Takes one byte range (RFC 9110). The whole file is sent if several ranges are asked for, if the path ends with a symbolic link, or if the file has no size (as in /proc). "+
 			"The ETag changes with the file's size and modification time. If-None-Match with that ETag is answered with 304 until the file changes. HEAD answers with the headers alone."))
 	f.Tar = Get[OneFile, Stream](at+"/tar", "tar"+noun+"Files", "Get a directory as a tar stream", look, tag, Audited(AuditAll), Bytes("application/x-tar", "a tar stream"),
-		Doc("Everything in it, with names relative to it, modes, times and numbers of owners; symbolic links as links. Sockets, pipes and devices are left out. "+
+		Doc("Everything below it, with relative names, modes, times and numeric owners; symbolic links as links. Sockets, pipes and devices are left out. "+
 			"The stream is not a snapshot: changes made meanwhile may be in it. A stream without its end (two empty blocks) was cut off."))
 	return f
 }

@@ -72,7 +72,7 @@ var inHistory = Tag("history")
 // The past of workspaces. The changes of one path show other paths, so all of these need the whole workspace.
 var (
 	CreateCheckpoint = Post[WorkspaceBody[holt.CheckpointSpec], holt.Checkpoint]("/v1/workspaces/{workspace}/checkpoints", "createCheckpoint", "Take a checkpoint", Need{On: Content, Change: true}, inHistory, Created,
-		Doc("It costs one record, whatever the workspace holds. A checkpoint that was given a name stays until it is deleted."))
+		Doc("It writes one record, whatever the workspace's size. A checkpoint with a name is kept until deleted."))
 	ListCheckpoints = GetList[CheckpointsOf]("/v1/workspaces/{workspace}/checkpoints", "listCheckpoints", "List checkpoints, oldest first", Need{On: Content}, func(c holt.Checkpoint) string { return fmt.Sprintf("%020d", c.ID) }, inHistory,
 		Doc("They are a tree: parent is the checkpoint that each descends from."))
 	GetCheckpoint    = Get[OneCheckpoint, holt.Checkpoint]("/v1/workspaces/{workspace}/checkpoints/{checkpoint}", "getCheckpoint", "Get a checkpoint, or live, the present", lookWorkspace, inHistory)
@@ -82,11 +82,11 @@ var (
 		Doc("One Change a line, all of them: deletions first, then what was renamed, created, changed, and changed without its bytes. The content of a directory does not count as changed when the directory is renamed."))
 	DiffText = Get[TwoPoints, Stream]("/v1/workspaces/{workspace}/diff/text", "diffText", "Compare the text of files in two states", lookWorkspace, inHistory, Audited(AuditAll), Bytes("text/x-diff", "unified diffs"),
 		Doc("Unified diffs, one file after the other in the order of diffWorkspace. Files that are not text, and those above 16 MiB or 1,048,576 lines, are only named."))
-	DiffPoints       = Get[TwoPoints, holt.DiffSpec]("/v1/workspaces/{workspace}/diff/points", "diffPoints", "Say which two states a comparison would be of", lookWorkspace, inHistory)
+	DiffPoints       = Get[TwoPoints, holt.DiffSpec]("/v1/workspaces/{workspace}/diff/points", "diffPoints", "Get the two states that a diff compares", lookWorkspace, inHistory)
 	RestoreWorkspace = Post[WorkspaceRestore, holt.ChangeReport]("/v1/workspaces/{workspace}/restore", "restoreWorkspace", "Restore a workspace, or paths of it, from a checkpoint", changeWorkspace, inHistory,
-		Doc("The present is checkpointed first, so nothing is lost. It happens wholly or not at all; files keep their inode numbers and times. Mounts see the change at once."))
+		Doc("The current state gets a checkpoint first: nothing is lost. The restore is atomic; files keep their inode numbers and times. Mounts see the change at once."))
 	UndoRun = Post[WorkspaceUndo, holt.ChangeReport]("/v1/workspaces/{workspace}/undo", "undoRun", "Undo the changes of one run, or of one terminal session, and keep later changes", changeWorkspace, inHistory,
-		Doc("Files that were changed again since are not changed, and reported as conflicts. The present is checkpointed first."))
+		Doc("Files that were changed again later are kept and reported as conflicts. The current state gets a checkpoint first."))
 	FileHistory = Get[PastFile, holt.Page[holt.PathEvent]]("/v1/workspaces/{workspace}/history", "fileHistory", "List the changes of a file or directory, newest first", lookWorkspace, inHistory,
 		Doc("Also of a file that is deleted. All of them are in one page."))
 	BlameFile        = Get[PastFile, holt.Writer]("/v1/workspaces/{workspace}/blame", "blameFile", "Get the last writer of a file", lookWorkspace, inHistory)

@@ -16,7 +16,7 @@ type LimitChange struct {
 
 // Limits are what the computers of a tenant may have together.
 var (
-	ListLimits = GetList[Paging]("/v1/limits", "listLimits", "List what tenants may have, and what they have",
+	ListLimits = GetList[Paging]("/v1/limits", "listLimits", "List the limits and the use of tenants",
 		Need{On: Host}, func(l holt.Limit) string { return l.Tenant }, Doc("Tenants that have limits or computers are listed, and the default tenant."))
 	GetLimit = Get[OneTenant, holt.Limit]("/v1/limits/{tenant}", "getLimit", "Get what a tenant may have, and what it has", Need{On: Content})
 	SetLimit = Patch[LimitChange, holt.Limit]("/v1/limits/{tenant}", "setLimit", "Change what a tenant may have",

@@ -41,7 +41,7 @@ var servicesTag = Tag("services")
 
 // Services are programs that computers keep running. They are units of the computer's systemd, which belong to root.
 var (
-	AddService = Post[ComputerBody[holt.ServiceSpec], holt.Service](computerPath+"/services", "addService", "Have a computer keep a program running",
+	AddService = Post[ComputerBody[holt.ServiceSpec], holt.Service](computerPath+"/services", "addService", "Add a service to a computer",
 		changeAsRoot, Created, servicesTag, Doc("The program becomes a unit of the computer's systemd, and is started. The answer does not wait until it is ready; getService shows that. "+
 			"It is started with the computer, and keeps running through pause and in forks. Adding the same service again changes nothing. A paused or stopped computer is woken first. A computer without systemd: unsupported."))
 	ListServices = GetList[ComputerList](computerPath+"/services", "listServices", "List the services of a computer, with those of its template",

@@ -43,12 +43,12 @@ var (
 		}, Owner(func(s holt.Snapshot) holt.ComputerID { return s.ComputerID }))
 	GetSnapshot    = Get[OneSnapshot, holt.Snapshot]("/v1/snapshots/{snapshot}", "getSnapshot", "Get a snapshot", Need{On: Snapshot})
 	DeleteSnapshot = Delete[SnapshotKeyed, holt.SnapshotFreed]("/v1/snapshots/{snapshot}", "deleteSnapshot", "Delete a snapshot",
-		Need{On: Snapshot, Change: true}, Doc("Its forks are kept, with the data that they share with it. A workspace that a restore set aside is deleted with the last snapshot in it. "+
+		Need{On: Snapshot, Change: true}, Doc("Its forks are kept, with the data that they share with it. A workspace that a restore replaced is deleted with its last snapshot. "+
 			"Conflict while its computer is paused at it."))
 	ForkSnapshot    = Post[SnapshotBody[holt.ComputerForkSpec], holt.ForkedComputers]("/v1/snapshots/{snapshot}/fork", "forkSnapshot", "Fork a snapshot", changeTenant, Created)
 	RestoreSnapshot = Post[SnapshotBody[holt.SnapshotRestoreSpec], holt.RestoredComputer]("/v1/snapshots/{snapshot}/restore", "restoreSnapshot", "Restore a computer to one of its snapshots",
 		Need{On: Snapshot, Change: true}, Doc("Memory, root disk, workspace and terminals become those of the snapshot, under the computer's own id, name and identity, and the computer runs (from a snapshot without memory it is "+
-			"stopped). The present state becomes a snapshot first; restoring that one undoes the restore. Runs and terminals that began after the snapshot end with the present state and continue if it is restored. "+
+			"stopped). The present state becomes a snapshot first; restoring that one undoes the restore. Runs and terminals that began after the snapshot end; they continue if the previous state is restored. "+
 			"Attachments and connections from outside end. The snapshot's workspace takes the name of the present workspace, which is kept under another name with the snapshots in it. A restore that fails leaves the computer as it "+
 			"was; if a running computer cannot continue after a failure, it stays paused at the snapshot of its present state. To restore files only, use restoreWorkspace. Conflict while the workspace is mounted on the host."))
 	DiffComputers = Get[TwoSides, holt.ComputerDiff]("/v1/diff", "diffComputers", "Compare two computers or snapshots",

@@ -25,7 +25,7 @@ type (
 		Rows    uint16 `query:"rows" maximum:"1000" doc:"size to set; default: it stays"`
 		Cols    uint16 `query:"cols" maximum:"1000"`
 		Client  string `query:"client" maxLength:"64" doc:"random text that names the client"`
-		Input   int64  `query:"input" minimum:"0" doc:"bytes of its input that the client no longer has"`
+		Input   int64  `query:"input" minimum:"0" doc:"input bytes that the client cannot send again"`
 		Open    bool   `query:"open" doc:"start a terminal of that name unless one is running"`
 		Command string `query:"command" maxLength:"65536" doc:"for open: a shell command; default: the user's login shell"`
 		User    string `query:"user" maxLength:"32" doc:"for open: Linux user; default: agent"`
@@ -58,7 +58,7 @@ var (
 			"exit (the last) or error (the last). From the client: {\"kind\":\"resize\",\"size\":{\"rows\":…,\"cols\":…}} or {\"kind\":\"signal\",\"signal\":…}. "+
 			"Any number of clients may be attached; one that reads too slowly gets a gap. A client that was cut off reconnects with the offset after the last byte it got and, to neither lose nor repeat "+
 			"input, with its client text and input: taken then says where to continue, in bytes from its first. With again it does not wake a paused computer: the first event is then paused, "+
-			"and attached follows once the computer resumes for another reason or this client sends input or {\"kind\":\"wake\"}. A client should have at most 65,536 bytes under way that are not taken. The server pings. "+
+			"and attached follows once the computer resumes for another reason or this client sends input or {\"kind\":\"wake\"}. A client should have at most 65,536 bytes sent but not yet in taken. The server pings. "+
 			"With open it is one URL for a terminal by name: the running one, or a new one with command, user and cwd; a paused or stopped computer is woken before the answer, 101. "+
 			"A browser, which can send no header with a WebSocket, offers the subprotocol holt and after it a ticket (createTicket)."))
 )

@@ -24,7 +24,7 @@ var (
 	CreateToken = Post[Body[holt.TokenSpec], holt.NewToken]("/v1/tokens", "createToken", "Make a token", Need{On: Content, Change: true}, Created,
 		Doc("The answer has its secret, which is not kept and cannot be shown again: a repeated call with the same idempotency key gets the token without it (revoke it then, and make another). "+
 			"Scopes say what it may do: admin (the host, and every tenant), read-only (changes nothing; reading from a computer, as its files, services and ports, wakes a paused one and starts a stopped one), computer:REF, user:NAME (only as this Linux user), workspace:REF[:read][:/PATH], port:REF:N (connections to one port). "+
-			"Without any it may do everything in its tenant; with some of computer, workspace and port it reaches these and nothing else. It can do no more, and lives no longer, than the token that makes it, and is revoked with that. "+
+			"Without any it may do everything in its tenant; with some of computer, workspace and port it reaches these and nothing else. Its rights and lifetime are limited to its creator token's, and it is revoked with that token. "+
 			"An admin makes tokens of other tenants with the header Holt-Tenant."))
 	ListTokens = GetList[Paging]("/v1/tokens", "listTokens", "List tokens, oldest first", Need{On: Content}, func(t holt.Token) string {
 		return t.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000") + string(t.ID)
@@ -32,7 +32,7 @@ var (
 		Doc("Also those that have expired: the newest 1000 of a tenant are kept for a week, and removed when another is made. They do not count towards the 1000 that a tenant may have."))
 	GetToken    = Get[OneToken, holt.Token]("/v1/tokens/{token}", "getToken", "Get a token, without its secret", Need{On: Content})
 	DeleteToken = Delete[TokenKeyed, None]("/v1/tokens/{token}", "deleteToken", "Revoke a token", Need{On: Content, Change: true},
-		Doc("At once, with the tokens that it has made and with every open call and stream of theirs."))
+		Doc("The tokens that it created are revoked too. Their open calls and streams end at once."))
 )
 
 // The gateway of SSH clients, and their keys.

@@ -94,9 +94,9 @@ var (
 	UpdateWorkspace = Patch[WorkspaceBody[holt.WorkspaceUpdate], holt.Workspace]("/v1/workspaces/{workspace}", "updateWorkspace", "Rename a workspace", changeWorkspace,
 		Doc("Its id stays. The old name is free at once."))
 	DeleteWorkspace = Delete[WorkspaceKeyed, None]("/v1/workspaces/{workspace}", "deleteWorkspace", "Delete a workspace with everything in it", changeWorkspace)
-	CheckWorkspace  = Post[OneWorkspace, holt.CheckReport]("/v1/workspaces/{workspace}/check", "checkWorkspace", "Recompute everything a workspace says about itself", lookWorkspace,
+	CheckWorkspace  = Post[OneWorkspace, holt.CheckReport]("/v1/workspaces/{workspace}/check", "checkWorkspace", "Verify a workspace's metadata and checksums", lookWorkspace,
 		Doc("It changes nothing. A workspace is clean when the report has no problems."))
-	QueryWorkspace = Post[WorkspaceQuery, holt.QueryResult]("/v1/workspaces/{workspace}/query", "queryWorkspace", "Ask a question in SQL", Need{On: Content}, Audited(AuditAll),
+	QueryWorkspace = Post[WorkspaceQuery, holt.QueryResult]("/v1/workspaces/{workspace}/query", "queryWorkspace", "Query files with SQL", Need{On: Content}, Audited(AuditAll),
 		Doc("Read-only SQLite over the workspace as it is now, or at a checkpoint; the view files(path, dir, name, kind, size, mode, mtime, ctime, writer, run, …) is for people. "+
 			"tags(path, name, value) are the attributes user.*, files_at and tags_at those of every checkpoint (by a column checkpoint), checkpoints the list, and changes('FROM', 'TO') is what a diff says. "+
 			"NAME@CHECKPOINT for the workspace means the workspace at that checkpoint. With also or forks it is over several workspaces, and each of these has a column workspace. A query reads one state of each. "+
@@ -120,8 +120,8 @@ var (
 			"When it answers, everything survives power loss. If it fails, what was written stays; the error's detail says how much that is."))
 	ExportWorkspace = Get[WorkspaceExport, Stream]("/v1/workspaces/{workspace}/export", "exportWorkspace", "Get a tree of files out of a workspace", lookWorkspace, Audited(AuditAll), Bytes(ParcelType, "a parcel"),
 		Doc("The answer is a parcel, as importWorkspace takes it. A parcel without its end was cut off. An export of the present is not a snapshot: changes made meanwhile may be in it."))
-	UsageOfWorkspace = GetList[UsageOf]("/v1/workspaces/{workspace}/usage", "usageOfWorkspace", "Add up what directories take", lookWorkspace, func(u holt.Usage) string { return string(u.Path) })
-	SetQuota         = Put[WorkspaceQuota, holt.Workspace]("/v1/workspaces/{workspace}/quota", "setQuota", "Bound what a workspace may hold", Need{On: Tenant, Change: true},
+	UsageOfWorkspace = GetList[UsageOf]("/v1/workspaces/{workspace}/usage", "usageOfWorkspace", "Get sizes of directories", lookWorkspace, func(u holt.Usage) string { return string(u.Path) })
+	SetQuota         = Put[WorkspaceQuota, holt.Workspace]("/v1/workspaces/{workspace}/quota", "setQuota", "Set the quota of a workspace", Need{On: Tenant, Change: true},
 		Doc("Content above a quota stays, but cannot grow. Programs get EDQUOT, and df shows the quota."))
 	ListTags = GetList[TagsOf]("/v1/workspaces/{workspace}/tags", "listTags", "List the tags of a file by name", Need{On: Path, Path: "Path"}, func(t holt.Tag) string { return string(t.Name) },
 		Doc("A tag is a user attribute (user.NAME). The view tags of queryWorkspace has those of all files."))

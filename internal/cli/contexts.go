@@ -251,7 +251,7 @@ func (t target) options() (client.Options, error) {
 			return client.Options{}, holt.Errorf(holt.Unauthenticated, "the context %s has no token", t.name).WithHint("add one with: holt context add %s --replace --server URL --token-file FILE", t.name)
 		}
 		return client.Options{}, holt.Errorf(holt.Unauthenticated, "%s is set, but not %s", holt.EnvServer, holt.EnvToken).
-			WithHint("the admin's token is in the file token of the daemon's data directory")
+			WithHint("the admin's token is in the daemon's data directory, file token")
 	}
 	return client.Options{Host: t.Server, Token: t.Token, CA: []byte(t.CA), Fingerprint: t.Fingerprint}, nil
 }

@@ -49,7 +49,7 @@ such as computer.state.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on with what happens")
+	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "then print new events")
 	cmd.Flags().StringVar(&q.After, "after", "", "start after the event with this id")
 	cmd.Flags().StringSliceVar(&q.Kinds, "kind", nil, "only these kinds of events")
 	a.jsonFlag(cmd)

@@ -109,7 +109,7 @@ func (a *app) boot(ctx context.Context, c *client.Client, image holt.Image, shap
 	})
 	switch holt.CodeOf(err) {
 	case holt.NotFound:
-		a.say("the daemon here does not know this image, so it does not boot it: it has another image directory or another version")
+		a.say("the daemon did not boot the image because it has another image directory or another version of holt")
 		return image, nil
 	case holt.Unsupported:
 		return image, nil

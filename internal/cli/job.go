@@ -22,7 +22,7 @@ outputs. When the job ends, its outputs and exit status are kept and the compute
 
 The daemon runs jobs: they continue if the client disconnects or the daemon restarts. A job is queued
 until the host has memory for its computer. If the machine fails, the job starts again with its
-inputs, three times at most. Outputs are kept until they are fetched, for at most 24 hours. The daemon
+inputs, three times at most. Outputs are kept for 24 hours unless released earlier. The daemon
 keeps the last 1000 jobs of a tenant, and those with outputs, each with its last 64 KiB of output.`
 	return cmd
 }

@@ -34,7 +34,7 @@ func (a *app) jobRun() *cobra.Command {
 		Use:   `run "shell command" | run -- PROGRAM ARGS… | run --batch FILE.jsonl`,
 		Short: "Run a command in a temporary computer",
 		Long: `Creates a computer from a template with the files of --in in its workspace, runs the command there,
-copies the files in its directory out (or --collect) to the local directory --out, and deletes the
+copies the files in /home/agent/out (or --collect) to the local directory --out, and deletes the
 computer. The command's output is passed through unchanged, and the exit status is that of the
 command. Ctrl-C cancels the job; a second Ctrl-C exits immediately. With --background it prints the
 job's id and exits (see holt job follow). The daemon may be on another machine.

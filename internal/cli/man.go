@@ -50,7 +50,7 @@ var manEnvironment = [][2]string{
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages of all commands into a directory", Args: exactly(1), Hidden: true,
-		Long: "Writes a page in section 1 for each command. $SOURCE_DATE_EPOCH is their date.",
+		Long: "Writes a page in section 1 for each command. Their date is $SOURCE_DATE_EPOCH.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return here(err, args[0])

@@ -39,7 +39,7 @@ fork and after a restore. It is a unit of the computer's systemd; systemctl and 
 
 A service is ready when something listens on --port, when --ready-command exits with 0, or else when it
 has started. If it is not ready within --ready-timeout, it has failed. --wait waits until it is ready.
-The writer of files that it changes is the service.`,
+Files that it changes have the service as writer.`,
 		Example: `  holt service add einstein web --command "npm run dev" --cwd /home/agent/site --port 3000 --wait
   holt service add einstein worker --command "python3 worker.py" --restart always --env QUEUE=jobs`,
 		ValidArgsFunction: a.complete(a.computerNames),

@@ -238,7 +238,7 @@ func (a *app) computerSSHProxy() *cobra.Command {
 	return &cobra.Command{
 		Use: "ssh-proxy NAME", Short: "Connect to a computer through the SSH gateway, for ssh's ProxyCommand", Args: exactly(1),
 		ValidArgsFunction: a.complete(a.computerNames),
-		Long:              `Is for ssh's ProxyCommand; see holt ssh-config. NAME may end with ` + sshSuffix + `.`,
+		Long:              `For ssh's ProxyCommand; see holt ssh-config. NAME may end with ` + sshSuffix + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {

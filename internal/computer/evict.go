@@ -63,7 +63,7 @@ func (s *archiver) fetch(ctx context.Context, m snapshot) error {
 		s.log.ErrorContext(ctx, "fetch memory of snapshot", "snapshot", m.ID, "err", err)
 		if code := holt.CodeOf(err); code == holt.Corrupt || code == holt.NotFound {
 			return holt.Errorf(holt.Corrupt, "fetch the memory of the snapshot %s from the archive: %w", m.ID, err).
-				WithHint("holt archive check lists what is damaged or missing; once restored, it is used again")
+				WithHint("restore the damaged or missing files that holt archive check lists, then try again")
 		}
 		return fmt.Errorf("fetch the memory of the snapshot %s from the archive: %w", m.ID, err)
 	}

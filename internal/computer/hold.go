@@ -24,7 +24,7 @@ const (
 func (s *Store) Hold(ctx context.Context, ref string, spec holt.HoldSpec, key string) (holt.Hold, error) {
 	spec.Reason = strings.TrimSpace(spec.Reason)
 	if spec.Reason == "" || len(spec.Reason) > mostReason || !utf8.ValidString(spec.Reason) {
-		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "invalid reason: a hold needs one of 1 to %d bytes", mostReason).WithHint("give what the computer waits for, for example thinking")
+		return holt.Hold{}, holt.Errorf(holt.InvalidArgument, "invalid reason: it must have 1 to %d bytes", mostReason).WithHint("give what the computer waits for, for example thinking")
 	}
 	span := time.Duration(spec.ForMS) * time.Millisecond
 	if spec.ForMS == 0 {

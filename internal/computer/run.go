@@ -235,7 +235,7 @@ func (r *Runs) at(ctx context.Context, id holt.RunID) (l *live, done func(), err
 	if l = r.machines.live(run.ComputerID); l == nil {
 		done()
 		return nil, nil, holt.Errorf(holt.Conflict, "the computer of the run %s is not running", id).
-			WithHint("a run ends with its machine")
+			WithHint("holt run show shows its end")
 	}
 	return l, done, nil
 }

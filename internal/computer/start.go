@@ -240,7 +240,7 @@ func (m *transition) explain(ctx context.Context, err error) error {
 	m.s.log.ErrorContext(ctx, "guest did not start", "computer", m.r.ID, "err", err, "console", string(tail))
 	e := holt.Errorf(holt.Unavailable, "%s did not start: %w", m.r.Name, err)
 	if m.live.refused() != nil {
-		e = e.WithHint("a program in the guest prevents it: fix that in the parent, or stop and start the parent")
+		e = e.WithHint("a guest program prevents this: fix it in the parent, or stop and start the parent")
 	} else {
 		e = e.WithHint("the guest did not answer within %s, and the host may be overloaded; the daemon's log has the end of the console", holt.ShortDuration(m.limit()))
 	}

@@ -57,7 +57,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	}
 	defer leave()
 	if !t.canKeepTemplates() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s does not support template snapshots", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s does not support boot snapshots", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
 	}
 	img, err := t.cfg.pick(ctx, ref)
 	if err != nil {

@@ -35,11 +35,11 @@ func (d *Daemon) Ready(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ending || len(d.downs) > 0 {
-		return holt.Errorf(holt.Unavailable, "the daemon is shutting down")
+		return holt.Errorf(holt.Unavailable, "the daemon is ending")
 	}
 	select {
 	case <-d.done:
-		return holt.Errorf(holt.Unavailable, "the daemon is shutting down")
+		return holt.Errorf(holt.Unavailable, "the daemon is ending")
 	default:
 	}
 	if time.Since(r.at) > readyFor {

@@ -139,7 +139,7 @@ func keyConflict(key string) error {
 func timeout(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return holt.Errorf(holt.Timeout, "it took longer than allowed: %w", err)
+		return holt.Errorf(holt.Timeout, "the call timed out: %w", err)
 	}
 	return err
 }

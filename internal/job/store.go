@@ -271,7 +271,7 @@ func (s *Store) Outputs(ctx context.Context, id holt.JobID, out io.Writer) error
 	case !r.State.Ended():
 		return holt.Errorf(holt.Conflict, "the job %s has not ended", id).WithHint("holt job follow %s waits for its end", id)
 	case r.Outputs == nil || !r.Outputs.Kept:
-		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("outputs are kept for %s, or until they are fetched", holt.ShortDuration(holt.JobKept))
+		return holt.Errorf(holt.Conflict, "the job %s has no outputs", id).WithHint("outputs are kept for %s unless released earlier", holt.ShortDuration(holt.JobKept))
 	}
 	dir, err := outputsIn(r.Spec.Collect)
 	if err != nil {

@@ -31,7 +31,7 @@ func (m *merge) setSides() error {
 		for _, path := range clean {
 			path = strings.TrimSuffix(path, "/")
 			if m.sides[path] != noSide && m.sides[path] != side {
-				return holt.Errorf(holt.InvalidArgument, "conflicts at %q cannot be resolved for both sides", path+"/").WithHint("list a path under ours or theirs, not both")
+				return holt.Errorf(holt.InvalidArgument, "%q is given under both ours and theirs", path+"/").WithHint("list a path under ours or theirs, not both")
 			}
 			m.sides[path] = side
 		}

@@ -113,7 +113,7 @@ func (t *Tree) generations() ([]Checkpoint, uint64) {
 // the one that is open.
 func findWindow(tx *db.Tx, run string, checkpoints []Checkpoint, generation uint64) (*runWindow, error) {
 	if run == "" {
-		return nil, holt.Errorf(holt.InvalidArgument, "no run is given").WithHint("give a run id; the column run of the view files has them")
+		return nil, holt.Errorf(holt.InvalidArgument, "no run is given").WithHint("give a run id; holt workspace checkpoints lists them")
 	}
 	win := &runWindow{run: run, versions: map[uint32]bool{}}
 	first, last := uint64(0), uint64(0)

@@ -28,7 +28,7 @@ func (w *Workspace) Undo(ctx context.Context, c Caller, run string, opt RestoreO
 			checkpoints, generation = w.tree.generations()
 		}
 		if win, err = findWindow(tx, run, checkpoints, generation); errors.Is(err, errNoChanges) {
-			return holt.Errorf(holt.NotFound, "%q changed nothing in this workspace", run).WithHint("the column run of the view files has the runs that changed files")
+			return holt.Errorf(holt.NotFound, "%q changed nothing in this workspace", run).WithHint("holt workspace checkpoints lists the runs that changed files")
 		}
 		if err != nil {
 			return err

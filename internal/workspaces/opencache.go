@@ -123,7 +123,7 @@ func (c *openCache) acquire(id holt.WorkspaceID) (*entry, *workspace.Workspace, 
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is shutting down").WithHint("try again when it has started")
+		return nil, nil, holt.Errorf(holt.Unavailable, "the daemon is ending").WithHint("try again when it is back")
 	}
 	if c.deleting[id] {
 		c.mu.Unlock()

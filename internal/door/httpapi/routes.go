@@ -174,7 +174,7 @@ func failed(ctx context.Context, err error) answer {
 	case errors.Is(err, context.DeadlineExceeded):
 		e = holt.Errorf(holt.Timeout, "the call timed out: %w", err)
 	case errors.Is(err, context.Canceled):
-		e = holt.Errorf(holt.Unavailable, "the call was interrupted: %w", err).WithHint("the daemon may be stopping; try again")
+		e = holt.Errorf(holt.Unavailable, "the call was interrupted: %w", err).WithHint("the daemon may be ending; try again")
 	default:
 		e = holt.AsError(err)
 	}

@@ -338,7 +338,7 @@ func (d *Door) ended(a *answer, panicked any) {
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		d.log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
 		if panicked = http.ErrAbortHandler; a.status == 0 {
-			d.refuse(a, a.r, http.StatusInternalServerError, holt.Errorf(holt.Internal, "a defect in holt").WithHint("the daemon's log has the details under request %s", a.id))
+			d.refuse(a, a.r, http.StatusInternalServerError, holt.Errorf(holt.Internal, "a bug in holt").WithHint("the daemon's log has the details under request %s", a.id))
 			panicked = nil
 		}
 	}

@@ -92,7 +92,7 @@ func (d *Door) failed(a *answer, r *http.Request, s site, v visitor, err error) 
 		if v.how == byPublic && e.Code != holt.TooMany { // public visitors get no details
 			e = holt.Errorf(holt.Unavailable, "the app cannot be reached").WithHint("try again later")
 		} else if e.Code == holt.Internal {
-			e = holt.Errorf(holt.Internal, "a defect in holt").WithHint("the daemon's log has the details under request %s", a.id)
+			e = holt.Errorf(holt.Internal, "a bug in holt").WithHint("the daemon's log has the details under request %s", a.id)
 		}
 		d.refuse(a, r, status(e.Code), e)
 	}

@@ -67,7 +67,7 @@ func (s *Store) owned(ctx context.Context, c holt.Computer, name string) error {
 	if failed != nil {
 		return holt.Errorf(holt.Unavailable, "look up the owner of %s: %w", name, failed).WithHint("try again, or have an admin add the domain")
 	}
-	return holt.Errorf(holt.Forbidden, "the domain %s is not proved to belong to the tenant %s", name, tenantOf(c)).
+	return holt.Errorf(holt.Forbidden, "no proof that the domain %s belongs to the tenant %s", name, tenantOf(c)).
 		WithHint("add to %s%s (or the same below a parent domain) a TXT record %q, or have an admin add the domain", proofLabel, name, want)
 }
 

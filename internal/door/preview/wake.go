@@ -151,7 +151,7 @@ func (d *Door) wake(ctx context.Context, id holt.ComputerID, tenant *wakesOf, de
 var errWakes = holt.Errorf(holt.Unavailable, "the computer is waking up")
 
 // errPublicLimit is for visitors of a public preview.
-var errPublicLimit = holt.Errorf(holt.TooMany, "the computer is not running").WithHint("visits of its public previews do not wake it at the moment, since there were too many; try again later, or use a link")
+var errPublicLimit = holt.Errorf(holt.TooMany, "the computer is not running").WithHint("too many visitors: at present, public previews do not wake this computer; try again later, or use a private link")
 
 // use wakes the computer and marks a use of it until done is called. For a browser that navigates it returns errWakes if
 // the wake takes long; the page that is shown then reloads itself.

@@ -136,7 +136,7 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind fu
 		err := tx.Query(`SELECT (SELECT count(*) FROM ssh_key WHERE tenant = ?1), EXISTS (SELECT 1 FROM ssh_key WHERE blob = ?2 AND tenant = ?1)`, []any{one.Tenant, blob}, func(row *db.Row) error {
 			n = int(row.Int64(0))
 			if row.Int64(1) != 0 {
-				refused = holt.Errorf(holt.AlreadyExists, "the key %s is on record already", one.Fingerprint).WithHint("holt ssh-key list shows it")
+				refused = holt.Errorf(holt.AlreadyExists, "the key %s already exists", one.Fingerprint).WithHint("holt ssh-key list shows it")
 			}
 			return nil
 		})
@@ -144,7 +144,7 @@ func (k *Keys) insert(ctx context.Context, one holt.SSHKey, blob []byte, bind fu
 			return err
 		}
 		if n >= mostKeys {
-			refused = holt.Errorf(holt.TooMany, "%d keys are on record, the maximum", n).WithHint("delete one first: holt ssh-key delete")
+			refused = holt.Errorf(holt.TooMany, "%d keys exist, the maximum", n).WithHint("delete one first: holt ssh-key delete")
 			return nil
 		}
 		if err := bind(tx, string(one.ID)); err != nil {

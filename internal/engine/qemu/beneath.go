@@ -59,7 +59,7 @@ func foreign(disk, base string) error {
 			WithHint("if the data directory was moved, create a symbolic link at its old path")
 	}
 	return holt.Errorf(holt.Corrupt, "disk %s names the base %q, which is not its base: its guest may have compromised QEMU and changed that", disk, clip(base)).
-		WithHint("the disk was not used; restore an earlier snapshot (holt restore), or delete the computer")
+		WithHint("the disk was not used; restore a snapshot (holt snapshot restore), or delete the computer")
 }
 
 // isDisk reports whether the base named in a header is a disk; its directory may have been moved.

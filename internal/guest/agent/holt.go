@@ -19,13 +19,13 @@ const (
 	Command    = "holt"
 	commandDir = "/usr/local/bin/"
 
-	commandUsage = `holt asks for things in the name of this computer. It speaks of this computer alone.
+	commandUsage = `holt shows and changes this computer from inside. It cannot reach other computers.
 
   holt self                             show this computer
-  holt checkpoint [LABEL]               keep its workspace as it is
+  holt checkpoint [LABEL]               take a workspace checkpoint
   holt snapshot [--name NAME]           keep memory, root disk and workspace as they are
-  holt fork [--name NAME] [--count N]   make computers of it, which go on from here as it does
-  holt pause                            pause it, until somebody uses it
+  holt fork [--name NAME] [--count N]   create computers that continue from its current state
+  holt pause                            pause it; the next use wakes it
 
 --json prints JSON, as for anything but a terminal. In a fork, holt fork says which one it is.
 
@@ -34,7 +34,7 @@ Exit status:
   1  failure                       6  out of space
   2  usage or invalid argument     7  not allowed
   3  not found                     8  not supported here
-  4  exists already, or conflict
+  4  already exists, or conflict
 `
 )
 
@@ -197,7 +197,7 @@ func (c *selfCommand) fork() error {
 		switch {
 		case one.Error != nil:
 			c.say(holt.Errorf(one.Error.Code, "%s: %s", one.Name, one.Error.Message).WithHint("%s", one.Error.Hint))
-			err = holt.Errorf(one.Error.Code, "some forks were not made")
+			err = holt.Errorf(one.Error.Code, "not all were created")
 		case !c.json:
 			fmt.Fprintf(c.out, "%s runs, forked from %s\n", one.Name, was.Name)
 		}

@@ -64,7 +64,7 @@ type Cache struct {
 
 // ErrFarFull is wrapped by errors of a [Cache] whose remote store is full. Room
 // on the local disk does not help.
-var ErrFarFull = errors.New("the far store is full")
+var ErrFarFull = errors.New("the archive is full")
 
 type blockKey struct {
 	object string
@@ -222,13 +222,13 @@ func (c *Cache) far(ctx context.Context, doing, name string, fn func(ctx context
 	err := fn(ctx, func() { timer.Reset(c.opt.Timeout) })
 	switch code := holt.CodeOf(err); {
 	case err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return holt.Errorf(holt.Timeout, "%s %s: the far store did not answer within %s: %w", doing, name, holt.ShortDuration(c.opt.Timeout), err).
+		return holt.Errorf(holt.Timeout, "%s %s: the archive did not answer within %s: %w", doing, name, holt.ShortDuration(c.opt.Timeout), err).
 			WithHint("check that the disk or server that holds the archive is reachable")
 	case code == holt.OutOfSpace:
 		return holt.Errorf(holt.OutOfSpace, "%s %s: %w: %w", doing, name, ErrFarFull, err).
 			WithHint("free some space on the disk that holds the archive; packing then continues by itself")
 	case code == holt.Internal || code == holt.Unavailable:
-		return holt.Errorf(holt.Unavailable, "%s %s: the far store cannot be reached: %w", doing, name, err).
+		return holt.Errorf(holt.Unavailable, "%s %s: the archive cannot be reached: %w", doing, name, err).
 			WithHint("check that the disk or server that holds the archive is reachable")
 	}
 	return err

@@ -185,7 +185,7 @@ func TestFarStoreIsUnreachable(t *testing.T) {
 		holds(t, a, "w", "kept", kept) // from the local disk
 		err := a.ReadAt(lazy, "w", "lost", p, 0)
 		wantCode(t, err, down.code)
-		if e := holt.AsError(err); !strings.Contains(e.Message, "far store") || e.Hint == "" {
+		if e := holt.AsError(err); !strings.Contains(e.Message, "the archive ") || e.Hint == "" {
 			t.Fatalf("not clear: %q, %q", e.Message, e.Hint)
 		}
 		_, err = put(t, a, "w", "new", noise(3, 1000))

@@ -31,7 +31,7 @@ func (a *Archive) findLost(ctx context.Context) error {
 		case "":
 		case holt.Corrupt, holt.NotFound:
 			missing = holt.Errorf(holt.Corrupt, "garbage is not collected while a manifest is unreadable: %w", err).
-				WithHint("run holt archive check to see which part needs it and how to repair it")
+				WithHint("holt archive check shows which part is affected and how to repair it")
 			continue
 		default:
 			return err
