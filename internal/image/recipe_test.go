@@ -142,7 +142,7 @@ func TestBadRecipesNameTheLine(t *testing.T) {
 		"{\"name\": \"x\"}\n\n{\"name\": \"y\"}":                                                      "in line 3",
 		"\n\nname: x":                                                                                 "in line 3",
 		"{\"name\": \"x\",\n\"users\": [{\"name\": \"a\",\n\"uid\": 1000,\n\"sheel\": \"/bin/sh\"}]}": "in line 4",
-		"": "is not valid: EOF",
+		"": "invalid recipe: EOF",
 	} {
 		if _, err := ParseRecipe([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v; want %s", text, err, want)
