@@ -31,7 +31,7 @@ func (m *Memory) openSchedules() {
 	if err == nil {
 		m.keys = idempotency.New(m.control)
 		err = m.control.Write(context.Background(), func(tx *db.Tx) error { // the token of Secret, which may make others
-			return tx.Exec(`INSERT OR IGNORE INTO token (id, name, hash, created, expires, scopes) VALUES (?, 'test', x'', 0, 0, '["admin"]')`, secretID)
+			return tx.Exec(`INSERT OR IGNORE INTO token (id, name, hash, created, expires, tenant, scopes, maker) VALUES (?, 'test', x'', 0, 0, 'default', '["admin"]', '')`, secretID)
 		})
 	}
 	if err == nil {
