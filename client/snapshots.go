@@ -7,7 +7,7 @@ import (
 	"holt/internal/api"
 )
 
-// Snapshot takes a snapshot of a running computer, which goes on.
+// Snapshot takes a snapshot of a running computer, which keeps running.
 func (n Computers) Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Snapshot, error) {
 	return do(ctx, n.c, api.TakeSnapshot, api.ComputerBody[holt.SnapshotSpec]{api.OneComputer{ref}, api.Keyed{key}, spec})
 }
@@ -22,7 +22,7 @@ func (n Computers) Pause(ctx context.Context, ref, key string) (holt.Computer, e
 	return do(ctx, n.c, api.PauseComputer, api.ComputerKeyed{api.OneComputer{ref}, api.Keyed{key}})
 }
 
-// Resume lets a paused computer go on.
+// Resume resumes a paused computer.
 func (n Computers) Resume(ctx context.Context, ref, key string) (holt.Computer, error) {
 	return do(ctx, n.c, api.ResumeComputer, api.ComputerKeyed{api.OneComputer{ref}, api.Keyed{key}})
 }
@@ -46,7 +46,7 @@ func (n Snapshots) Diff(ctx context.Context, from, to string) (holt.ComputerDiff
 	return do(ctx, n.c, api.DiffComputers, api.TwoSides{from, to})
 }
 
-// Delete removes a snapshot; its forks go on.
+// Delete removes a snapshot. Its forks are not affected.
 func (n Snapshots) Delete(ctx context.Context, ref, key string) (holt.SnapshotFreed, error) {
 	return do(ctx, n.c, api.DeleteSnapshot, api.SnapshotKeyed{api.OneSnapshot{ref}, api.Keyed{key}})
 }

@@ -55,7 +55,7 @@ type kept struct {
 }
 
 func newKept(t *testing.T) kept {
-	table, dir := openRuns(t, Schema), t.TempDir()
+	table, dir := openRuns(t), t.TempDir()
 	return kept{t: t, id: "cmp_a", dir: filepath.Join(dir, outputDir), outputs: outputs{
 		table: table, dir: func(holt.ComputerID) string { return dir }, most: 5 * diskBlock, log: table.log,
 		failpoint: func(string) error { return nil },

@@ -15,9 +15,9 @@ const (
 	mostRuns = 1000
 )
 
-func openRuns(t *testing.T, schema string) runTable {
+func openRuns(t *testing.T) runTable {
 	t.Helper()
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), schema, "")
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (t runTable) ended(test *testing.T, id holt.ComputerID, prefix string, n, b
 
 // A run took what it took by the guest's clock, however that stands to the host's.
 func TestRunTook(t *testing.T) {
-	table := openRuns(t, Schema)
+	table := openRuns(t)
 	for id, tt := range map[holt.RunID]struct {
 		clock, took, want time.Duration // how far the guest's clock is ahead, and what it says
 	}{
@@ -89,7 +89,7 @@ func (t runTable) count(test *testing.T, id holt.ComputerID, prefix string) (n i
 // neither short ones push out one that left processes, nor those of one
 // computer another's.
 func TestEndedRunsAreBounded(t *testing.T) {
-	table := openRuns(t, Schema)
+	table := openRuns(t)
 	now := time.Now()
 	const id, other = holt.ComputerID("cmp_a"), holt.ComputerID("cmp_b")
 	end := func() []holt.RunID { // one more run ends

@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
-	"holt"
 	"holt/internal/control"
 	"holt/internal/hosterror"
 	"holt/internal/store/db"
@@ -24,11 +22,7 @@ const (
 )
 
 func (d *Daemon) openControl(ctx context.Context) (err error) {
-	d.db, err = db.Open(filepath.Join(d.cfg.DataDir, controlFile), control.Schema, "")
-	if errors.Is(err, db.ErrSchema) {
-		return holt.Errorf(holt.Unsupported, "open %s: %w", d.cfg.DataDir, err).WithHint("use that version of holt, or another data directory; nothing in it was changed")
-	}
-	if err != nil {
+	if d.db, err = db.Open(filepath.Join(d.cfg.DataDir, controlFile), control.Schema, ""); err != nil {
 		return fmt.Errorf("open control database: %w", err)
 	}
 	d.onClose(d.db.Close)

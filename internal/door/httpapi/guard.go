@@ -126,7 +126,7 @@ func (s *Server) openOf(token access.Token) []access.Share {
 func (q *request) slow(wait time.Duration, why string) {
 	seconds := int(wait/time.Second) + 1
 	q.Header().Set("Retry-After", strconv.Itoa(seconds))
-	q.fail(holt.Errorf(holt.TooMany, "%s", why).WithHint("try again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)), Status(holt.TooMany))
+	q.refuse(holt.Errorf(holt.TooMany, "%s", why).WithHint("try again in %s", holt.ShortDuration(time.Duration(seconds)*time.Second)))
 }
 
 // TenantHeader names the tenant that an admin's call is for.
@@ -247,8 +247,8 @@ func sameOrigin(next http.Handler) http.Handler {
 			return
 		}
 		if foreign(r) || site == "cross-site" || site == "same-site" {
-			q.fail(holt.Errorf(holt.Forbidden, "the call comes from a page of another site").
-				WithHint("the API refuses calls from pages of other sites"), http.StatusForbidden)
+			q.refuse(holt.Errorf(holt.Forbidden, "the call comes from a page of another site").
+				WithHint("the API refuses calls from pages of other sites"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -286,7 +286,7 @@ func noSuchPath(mux *http.ServeMux) http.Handler {
 				WithHint("the API is described at /docs"), http.StatusMethodNotAllowed)
 			return
 		}
-		q.fail(holt.Errorf(holt.NotFound, "no such path: %s", clip(r.URL.Path)).
-			WithHint("the API is described at /docs"), http.StatusNotFound)
+		q.refuse(holt.Errorf(holt.NotFound, "no such path: %s", clip(r.URL.Path)).
+			WithHint("the API is described at /docs"))
 	})
 }

@@ -98,7 +98,7 @@ func (s *Server) operate(local bool, next http.Handler) http.Handler {
 		case r.URL.Path == pathMetrics && r.Method == http.MethodGet:
 			q.pattern = "GET " + pathMetrics
 			if !local && !operator(r.Context()) {
-				q.fail(holt.Errorf(holt.Forbidden, "metrics cover all tenants").WithHint("use a token with the scope admin"), http.StatusForbidden)
+				q.refuse(holt.Errorf(holt.Forbidden, "metrics cover all tenants").WithHint("use a token with the scope admin"))
 				return
 			}
 			s.writeMetrics(w)
@@ -150,9 +150,9 @@ func (s *Server) metricsDoor() http.Handler {
 		q.pattern = "GET " + pathMetrics
 		switch {
 		case !s.knownHost(r.Host):
-			q.fail(holt.Errorf(holt.Forbidden, "the host name %q is not a name of this server", clip(r.Host)).WithHint("use an IP address"), http.StatusForbidden)
+			q.refuse(holt.Errorf(holt.Forbidden, "the host name %q is not a name of this server", clip(r.Host)).WithHint("use an IP address"))
 		case r.URL.Path != pathMetrics || r.Method != http.MethodGet:
-			q.fail(holt.Errorf(holt.NotFound, "this address serves only GET %s", pathMetrics), http.StatusNotFound)
+			q.refuse(holt.Errorf(holt.NotFound, "this address serves only GET %s", pathMetrics))
 		default:
 			s.writeMetrics(w)
 		}

@@ -179,8 +179,8 @@ func (s *Server) redeem(next http.Handler) http.Handler {
 		q := requestOf(r.Context())
 		k, ok := s.tickets.take(shown)
 		if !ok || !k.fits(r) {
-			q.fail(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this call").
-				WithHint("a ticket is valid once, for %s, for one path with its query and for one origin; make a new one", holt.ShortDuration(holt.TicketLife)), http.StatusUnauthorized)
+			q.refuse(holt.Errorf(holt.Unauthenticated, "the ticket is not valid for this call").
+				WithHint("a ticket is valid once, for %s, for one path with its query and for one origin; make a new one", holt.ShortDuration(holt.TicketLife)))
 			return
 		}
 		if k.authorization != "" {

@@ -29,6 +29,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"holt"
 )
 
 // Conn is a connection, Stmt a prepared statement of it.
@@ -56,45 +58,14 @@ var errClosed = errors.New("database is closed")
 // busy is the timeout for another process's lock.
 const busy = 10 * time.Second
 
-// ErrSchema is returned for a database that was created with another schema.
-var ErrSchema = errors.New("the database was created by another version of holt")
+// ErrSchema is returned for a database that was created with another schema, which is left unchanged.
+var ErrSchema = holt.Errorf(holt.Unsupported, "the database was created by another version of holt").
+	WithHint("use that version of holt, or another data directory; nothing was changed")
 
 // Open opens or creates the database at path. tables creates its tables; the version of the database is computed from that
 // text, and a database with other tables is left unchanged: [ErrSchema]. views creates what is derived from the rows:
 // indexes, views and statistics. If views has changed they are recreated in one transaction, which reads all rows.
 func Open(path, tables, views string) (*DB, error) {
-	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29
-	shown := int(int32(crc32.ChecksumIEEE([]byte(views))))
-	return open(path, func(w *Conn) error {
-		version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
-		if err != nil {
-			return err
-		}
-		script := tables
-		if version != 0 {
-			if version != number {
-				return ErrSchema
-			}
-			if id, err := sqlitex.ResultInt(w.Prep("PRAGMA application_id")); err != nil || id == shown {
-				return err
-			}
-			if script, err = dropViews(w); err != nil {
-				return err
-			}
-		}
-		return sqlitex.ExecuteScript(w, fmt.Sprintf("%s; %s; PRAGMA user_version = %d; PRAGMA application_id = %d;", script, views, number, shown), nil)
-	})
-}
-
-// dropViews returns SQL that drops everything derived from the rows.
-func dropViews(w *Conn) (script string, err error) {
-	err = sqlitex.Execute(w, `SELECT 'DROP ' || type || ' "' || replace(name, '"', '""') || '";' FROM sqlite_schema
-		WHERE type IN ('index', 'view', 'trigger') AND sql IS NOT NULL OR name = 'sqlite_stat1'`,
-		&sqlitex.ExecOptions{ResultFunc: func(s *Stmt) error { script += s.ColumnText(0) + "\n"; return nil }})
-	return script, err
-}
-
-func open(path string, prepare func(*Conn) error) (*DB, error) {
 	// SQLite creates a database with the mode of the umask, and its WAL and shared
 	// memory with the mode of the database. Create it with access for the owner
 	// only.
@@ -121,7 +92,7 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 			return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 		}
 	}
-	if err := prepare(w); err != nil {
+	if err := prepare(w, tables, views); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 	}
 	d.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
@@ -132,6 +103,37 @@ func open(path string, prepare func(*Conn) error) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.Close(), d.file.Close())
 	}
 	return d, nil
+}
+
+// prepare creates the tables and views of a new database, checks those of an old one, and recreates its views if they have changed.
+func prepare(w *Conn, tables, views string) error {
+	number := int(crc32.ChecksumIEEE([]byte(tables))>>2) + 1<<29
+	shown := int(int32(crc32.ChecksumIEEE([]byte(views))))
+	version, err := sqlitex.ResultInt(w.Prep("PRAGMA user_version"))
+	if err != nil {
+		return err
+	}
+	script := tables
+	if version != 0 {
+		if version != number {
+			return ErrSchema
+		}
+		if id, err := sqlitex.ResultInt(w.Prep("PRAGMA application_id")); err != nil || id == shown {
+			return err
+		}
+		if script, err = dropViews(w); err != nil {
+			return err
+		}
+	}
+	return sqlitex.ExecuteScript(w, fmt.Sprintf("%s; %s; PRAGMA user_version = %d; PRAGMA application_id = %d;", script, views, number, shown), nil)
+}
+
+// dropViews returns SQL that drops everything derived from the rows.
+func dropViews(w *Conn) (script string, err error) {
+	err = sqlitex.Execute(w, `SELECT 'DROP ' || type || ' "' || replace(name, '"', '""') || '";' FROM sqlite_schema
+		WHERE type IN ('index', 'view', 'trigger') AND sql IS NOT NULL OR name = 'sqlite_stat1'`,
+		&sqlitex.ExecOptions{ResultFunc: func(s *Stmt) error { script += s.ColumnText(0) + "\n"; return nil }})
+	return script, err
 }
 
 // ReadFile runs fn in one read transaction on a database that this process does not have open.
