@@ -272,8 +272,12 @@ func fmtValue(v any) string {
 	return s
 }
 
-// flood is a body of some bytes that never pauses, and calls begun, aside, once 2 MiB of it have been read; until that
-// returns the rest comes slowly.
+// floodBegun is more than the buffers of a connection hold: when a client has read this much of a body, the server has
+// admitted the call.
+const floodBegun = 64 << 20
+
+// flood is a body of some bytes that never pauses. It calls begun in a goroutine once floodBegun bytes of it have been
+// read; until that returns the rest comes slowly.
 type flood struct {
 	size, read int64
 	begun      func()
@@ -287,14 +291,14 @@ func (f *flood) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	before := f.read
-	if before >= 2<<20 {
+	if before >= floodBegun {
 		select {
 		case <-f.goes:
 		case <-time.After(time.Millisecond):
 			n = min(n, 1<<10)
 		}
 	}
-	if f.read += n; before < 2<<20 && f.read >= 2<<20 {
+	if f.read += n; before < floodBegun && f.read >= floodBegun {
 		go func() { f.begun(); close(f.goes) }()
 	}
 	if f.read == f.size {

@@ -127,8 +127,13 @@ func (m *machine) floodDatagrams(s *Stack, n int) (sent, most int) {
 			if sent++; sent%100 != 0 {
 				continue
 			}
-			c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-			c.Read(make([]byte, 16)) // what was sent before has come as well
+			for range 3 { // until it is answered: then what was sent before has arrived or is lost
+				c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+				if n, _ := c.Read(make([]byte, 16)); n > 0 {
+					break
+				}
+				c.Write([]byte("flood"))
+			}
 			most = max(most, s.flows.taken(datagrams))
 		}
 	})
