@@ -10,7 +10,7 @@ const (
 	EnvSocket = "HOLT_SOCKET"
 	// EnvImageDir names the directory of built images; several daemons may share one.
 	EnvImageDir = "HOLT_IMAGE_DIR"
-	// EnvEngine is the engine that holt serve uses: auto, qemu or local.
+	// EnvEngine is the engine that holt serve uses: auto, qemu, gvisor or local.
 	EnvEngine = "HOLT_ENGINE"
 	// EnvArchive names the directory of the archive's packs, if not below the data directory.
 	EnvArchive = "HOLT_ARCHIVE"

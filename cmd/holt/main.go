@@ -10,6 +10,7 @@ import (
 
 	"holt/internal/cli"
 	"holt/internal/computer"
+	"holt/internal/engine/gvisor/sandbox"
 	"holt/internal/guest/mount"
 	"holt/internal/network"
 )
@@ -21,6 +22,7 @@ var release = unpackaged
 const unpackaged = "0.1.0"
 
 func main() {
+	sandbox.Dispatch()
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
 		Version: version(),
 		Serve:   serve, Network: network.Serve, Keep: mount.Keep,

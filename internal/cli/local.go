@@ -45,7 +45,7 @@ type Place struct {
 // ServeOptions configure a daemon.
 type ServeOptions struct {
 	Place
-	Engine        string     // auto, qemu or local
+	Engine        string     // auto, qemu, gvisor or local
 	Log           string     // file that standard error is, to be turned over when it is large; "" for another
 	Listen        string     // TCP address, "" for none
 	SSHListen     string     // TCP address for SSH clients; "": localhost:2222 if that is free, "off": none

@@ -48,7 +48,7 @@ func (s *setting) Set(text string) error {
 func (a *app) settings(cmd *cobra.Command) *settings {
 	s := &settings{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
 	f := s.flags
-	f.Var(s.oneOf(&s.Engine, cmp.Or(a.getenv(holt.EnvEngine), "auto"), "auto", "qemu", "local"), "engine", "what runs machines: auto, qemu or local (no isolation; for tests)")
+	f.Var(s.oneOf(&s.Engine, cmp.Or(a.getenv(holt.EnvEngine), "auto"), "auto", "qemu", "gvisor", "local"), "engine", "what runs machines: auto, qemu, gvisor or local (no isolation; for tests)")
 	f.StringVar(&s.Listen, "listen", "", "serve the API on this TCP address too, such as localhost:4646 (127.0.0.1 and ::1); every caller needs a token")
 	f.StringVar(&s.SSHListen, "ssh-listen", "", "serve SSH on this TCP address, such as 0.0.0.0:2222, or off; every client needs a key or a token (default: localhost:2222 if that port is free)")
 	f.BoolVar(&s.Insecure, "insecure-listen", false, "allow --listen and --preview-listen on addresses that other machines reach, without TLS; everything sent there, tokens included, is unencrypted")

@@ -37,7 +37,8 @@ import (
 type Config struct {
 	DataDir     string
 	ImageDir    string // default: DataDir/images
-	Engine      string // "auto" (the default), "qemu" or "local"
+	Engine      string // "auto" (the default), "qemu", "gvisor" or "local"
+	Sandbox     string // the static program whose main calls sandbox.Dispatch; default: this one
 	GuestBinary []byte // the guest agent, put into images and run by the local engine
 	TCP         bool   // clients will connect over TCP: a first token is made and written to a file, if no admin has one
 	Version     string // of holt

@@ -10,6 +10,7 @@ import (
 	"holt"
 	"holt/internal/computer"
 	"holt/internal/engine/cgroup"
+	"holt/internal/engine/gvisor"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/local"
 	"holt/internal/engine/qemu"
@@ -18,9 +19,10 @@ import (
 
 // The values of [Config].Engine.
 const (
-	EngineAuto  = "auto"
-	EngineQEMU  = "qemu"
-	EngineLocal = "local"
+	EngineAuto   = "auto"
+	EngineQEMU   = "qemu"
+	EngineGVisor = "gvisor"
+	EngineLocal  = "local"
 )
 
 // openEngine opens the engine that runs machines.
@@ -28,6 +30,12 @@ func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger com
 	switch cfg.Engine {
 	case "", EngineAuto, EngineQEMU:
 		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Ledger: ledger.Beneath, Log: cfg.Log})
+	case EngineGVisor:
+		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
+		if err != nil {
+			return nil, err
+		}
+		return gvisor.Open(gvisor.Options{Program: cfg.Sandbox, Guest: filepath.Dir(guest), Groups: groups, Log: cfg.Log})
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {
@@ -36,7 +44,7 @@ func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger com
 		return local.New(local.Options{Guest: guest, Log: cfg.Log}), nil
 	default:
 		return nil, holt.Errorf(holt.InvalidArgument, "unknown engine %q", cfg.Engine).
-			WithHint("use auto, qemu or local")
+			WithHint("use auto, qemu, gvisor or local")
 	}
 }
 

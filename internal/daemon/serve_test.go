@@ -27,6 +27,7 @@ import (
 // executed again.
 const (
 	envDaemon    = "HOLT_TEST_DAEMON"    // its data directory
+	envSandbox   = "HOLT_TEST_SANDBOX"   // the program that runs sandboxes
 	envGuest     = "HOLT_TEST_GUEST"     // the guest agent's file
 	envKill      = "HOLT_TEST_KILL"      // the step at which it kills itself
 	envSnapshots = "HOLT_TEST_SNAPSHOTS" // bytes that the memory of snapshots may take; "": an eighth of the disk
@@ -86,7 +87,7 @@ func serveMain(dir string) int {
 		log.Error("read guest", "err", err)
 		return 1
 	}
-	cfg := daemon.Config{DataDir: dir, Engine: cmp.Or(os.Getenv(holt.EnvEngine), daemon.EngineLocal), ImageDir: os.Getenv(holt.EnvImageDir), GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill)), Network: []string{"/proc/self/exe", asNetwork}, Keeper: []string{"/proc/self/exe", asKeeper}}
+	cfg := daemon.Config{DataDir: dir, Engine: cmp.Or(os.Getenv(holt.EnvEngine), daemon.EngineLocal), Sandbox: os.Getenv(envSandbox), ImageDir: os.Getenv(holt.EnvImageDir), GuestBinary: guest, Log: log, Fail: killAt(os.Getenv(envKill)), Network: []string{"/proc/self/exe", asNetwork}, Keeper: []string{"/proc/self/exe", asKeeper}}
 	if strings.HasPrefix(os.Getenv(envKill), killArchive) {
 		cfg.Workspace = small
 		cfg.Workspace.Fail = cfg.Fail

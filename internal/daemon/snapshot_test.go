@@ -1,7 +1,9 @@
 package daemon_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -9,7 +11,9 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/daemon"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/engine/gvisor"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/machinetest"
 	"holt/internal/engine/qemu"
@@ -20,22 +24,15 @@ import (
 // be left of them when the test ends.
 func vmHome(t *testing.T) string {
 	t.Helper()
-	t.Setenv(holt.EnvEngine, "qemu")
+	t.Setenv(holt.EnvEngine, cmp.Or(os.Getenv(envVM), daemon.EngineGVisor))
+	t.Setenv(envSandbox, machinetest.Holt(t))
 	t.Setenv(holt.EnvImageDir, machinetest.Images(t))
 	dir, err := os.MkdirTemp("", "holt-home")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: dir})
-		var left []machine.Stray
-		if err == nil {
-			left, err = e.Strays(dir)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-		for _, s := range left {
+		for _, s := range strays(t, dir) {
 			t.Errorf("a machine is left: %+v", s)
 			s.Kill()
 		}
@@ -50,6 +47,28 @@ func vmHome(t *testing.T) string {
 		os.RemoveAll(dir)
 	})
 	return dir
+}
+
+// envVM chooses the engine of the tests with isolated machines: gvisor, which is quick everywhere, or qemu.
+const envVM = "HOLT_TEST_ENGINE"
+
+// strays returns the isolated machines that run below a directory.
+func strays(t *testing.T, dir string) []machine.Stray {
+	t.Helper()
+	virtual, err := qemu.Open(context.Background(), qemu.Options{CacheDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandboxes, err := gvisor.Open(gvisor.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := virtual.Strays(dir)
+	more, err2 := sandboxes.Strays(dir)
+	if err := errors.Join(err, err2); err != nil {
+		t.Error(err)
+	}
+	return append(left, more...)
 }
 
 // vm is a daemon process with real machines, as a client sees it.

@@ -15,7 +15,6 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
-	"holt/internal/engine/qemu"
 )
 
 // syncing writes a number to a file again and again, a larger one each time, and says so elsewhere
@@ -227,15 +226,7 @@ func (v *vm) onlyCurie(point string) {
 // machines lists the machines that run, whoever began them.
 func (v *vm) machines() []machine.Stray {
 	v.t.Helper()
-	e, err := qemu.Open(context.Background(), qemu.Options{CacheDir: v.dir})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	all, err := e.Strays(v.dir)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	return all
+	return strays(v.t, v.dir)
 }
 
 // wreck ends all machines, as the end of the host does.

@@ -55,8 +55,11 @@ type Spec struct {
 	Background bool `json:"background,omitempty"`
 	// Network asks for a network device, see [PortNetwork].
 	Network bool `json:"network"`
+	// Unserved: the workspace will not be served, as in a template. Otherwise an
+	// engine may wait for that before the guest runs.
+	Unserved bool `json:"unserved,omitempty"`
 	// Restore is the directory of an [Image]: the machine continues from it instead
-	// of booting. The fields other than ID, Dir and Disk come from the image and
+	// of booting. The fields other than ID, Dir, Disk and Unserved come from the image and
 	// must be equal or absent. Disk is an overlay on the disk frozen with the
 	// image. If it is larger, the guest is notified.
 	Restore string `json:"restore,omitempty"`

@@ -22,7 +22,7 @@ type SnapshotSpec struct {
 	// copies are complete: later input to a port is not in the image. An error
 	// abandons the snapshot without effect on the guest. It must return within 10
 	// s, and the guest is stopped until then. May be nil.
-	Held func(context.Context) error
+	Held func(context.Context) error `json:"-"`
 	// End ends the machine once the image is complete.
 	End bool
 	// Durable makes the image survive a power loss before Snapshot returns and

@@ -11,25 +11,26 @@ import (
 	"holt"
 )
 
-// as calls do on a thread with a user's file access rights: fsuid, fsgid and
-// groups are the user's, and the change of fsuid removes root's capabilities
-// for files. The thread ends with the call. Goroutines that do starts have the
-// agent's rights.
+// as calls do on a thread with a user's rights: the effective ids and groups are
+// the user's, and the change of the user id removes root's capabilities. (gVisor
+// has no setfsuid(2).) The thread ends with the call. Goroutines that do starts
+// have the agent's rights.
 func as(user account, do func() error) error {
 	failed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the runtime ends the thread
 		failed <- func() error {
+			const keep = ^uintptr(0) // of the real and the saved id
 			groups := append([]uint32{user.GID}, user.Groups...)
 			// Raw system calls affect this thread only; package syscall changes all threads.
 			if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 				return errno
 			}
-			unix.RawSyscall(unix.SYS_SETFSGID, uintptr(user.GID), 0, 0)
-			unix.RawSyscall(unix.SYS_SETFSUID, uintptr(user.UID), 0, 0)
-			// These calls report no errors; with an invalid id they return the current one.
-			gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ^uintptr(0), 0, 0)
-			uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0)
+			unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(user.GID), keep)
+			unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(user.UID), keep)
+			// An invalid id may change nothing, without an error.
+			gid, _, _ := unix.RawSyscall(unix.SYS_GETEGID, 0, 0, 0)
+			uid, _, _ := unix.RawSyscall(unix.SYS_GETEUID, 0, 0, 0)
 			if uint32(uid) != user.UID || uint32(gid) != user.GID {
 				return unix.EPERM
 			}

@@ -56,6 +56,7 @@ func Boot() {
 		{"enter the root file system", enterRoot},
 		{"mount cgroups", mountCgroups},
 		{"mount /dev/pts", mountTerminals},
+		{"raise limits", raiseLimits},
 		{"start the agent", b.startAgent},
 		{"prepare to list connections", loadDiag},
 		{"start /sbin/init", b.becomeInit},
@@ -85,8 +86,9 @@ func fail(name string, err error) {
 }
 
 type boot struct {
-	args  map[string]string
-	agent int // pid
+	args    map[string]string
+	sandbox bool
+	agent   int // pid
 }
 
 func mountKernel() error {
@@ -192,8 +194,7 @@ func (b *boot) mountRoot() error {
 	return nil
 }
 
-// prepareRun mounts the new root's /run and copies this program there, so that
-// it does not depend on the root file system.
+// prepareRun mounts the new root's /run and fills it.
 func prepareRun() error {
 	if err := os.MkdirAll("/new/run", 0o755); err != nil {
 		return err
@@ -201,21 +202,29 @@ func prepareRun() error {
 	if err := unix.Mount("tmpfs", "/new/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=20%,nr_inodes=800k"); err != nil {
 		return err
 	}
-	if err := os.MkdirAll("/new"+filepath.Dir(GuestPath), 0o755); err != nil {
-		return err
+	return fillRun("/new")
+}
+
+// runtimeUnits is a directory of systemd for units and links that last until the power-off.
+const runtimeUnits = "/run/systemd/system"
+
+// fillRun copies this program to the /run of the root at root, so that it does
+// not depend on the root file system.
+func fillRun(root string) error {
+	for _, dir := range []string{filepath.Dir(GuestPath), runtimeUnits} {
+		if err := os.MkdirAll(root+dir, 0o755); err != nil {
+			return err
+		}
 	}
 	// A halted machine would keep its memory and never answer, so halt powers off.
-	if err := os.MkdirAll("/new/run/systemd/system", 0o755); err != nil {
-		return err
-	}
-	if err := os.Symlink("/usr/lib/systemd/system/poweroff.target", "/new/run/systemd/system/halt.target"); err != nil {
+	if err := os.Symlink("/usr/lib/systemd/system/poweroff.target", root+runtimeUnits+"/halt.target"); err != nil {
 		return err
 	}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("/new"+GuestPath, self, 0o755)
+	return os.WriteFile(root+GuestPath, self, 0o755)
 }
 
 // enterRoot makes /new the root, as switch_root(8) does, and frees the memory of the initramfs.
@@ -242,19 +251,24 @@ func enterRoot() error {
 	return unix.Chdir("/")
 }
 
-// mountCgroups mounts cgroup2 as systemd would, and reserves the agent's share
-// before anything else runs.
+const cgroupDir = "/sys/fs/cgroup"
+
+// mountCgroups mounts cgroup2 as systemd would, unless it is mounted, and reserves
+// the agent's share before anything else runs.
 func mountCgroups() error {
-	const dir = "/sys/fs/cgroup"
-	err := unix.Mount("cgroup2", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME,
-		"nsdelegate,memory_recursiveprot")
-	if err != nil && !errors.Is(err, unix.EBUSY) {
-		return err
+	for _, options := range []string{"nsdelegate,memory_recursiveprot", "nsdelegate"} { // gVisor has only the first option
+		if cgroupMount() != "" {
+			break
+		}
+		err := unix.Mount("cgroup2", cgroupDir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RELATIME, options)
+		if err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
 	}
 	for _, c := range []string{"+cpu", "+memory", "+pids", "+io"} {
-		os.WriteFile(dir+"/cgroup.subtree_control", []byte(c), 0)
+		os.WriteFile(cgroupDir+"/cgroup.subtree_control", []byte(c), 0)
 	}
-	own := filepath.Join(dir, agentOwn)
+	own := filepath.Join(cgroupDir, agentOwn)
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return err
 	}
@@ -276,29 +290,37 @@ func mountTerminals() error {
 
 // startAgent starts the agent in its own session and cgroup.
 func (b *boot) startAgent() error {
-	if err := raiseLimits(); err != nil {
-		return err
-	}
-	own, err := unix.Open(filepath.Join("/sys/fs/cgroup", agentOwn), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	own, err := unix.Open(filepath.Join(cgroupDir, agentOwn), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(own)
-	argv := []string{AgentName, "machine"}
-	if arg := b.args[argNet]; arg != "" {
-		argv = append(argv, "--net", arg)
+	files := []uintptr{0, 1, 2}
+	if b.sandbox {
+		files = append(files, lineIn, lineOut)
 	}
-	b.agent, err = syscall.ForkExec(GuestPath, argv, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"PATH=" + guestPath}, Files: []uintptr{0, 1, 2},
+	b.agent, err = syscall.ForkExec(GuestPath, b.agentArgs(), &syscall.ProcAttr{
+		Dir: "/", Env: []string{"PATH=" + guestPath}, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: own},
 	})
 	return err
 }
 
+func (b *boot) agentArgs() []string {
+	argv := []string{AgentName, "machine"}
+	if b.sandbox {
+		argv = append(argv, "--sandbox")
+	}
+	if arg := b.args[argNet]; arg != "" {
+		argv = append(argv, "--net", arg)
+	}
+	return argv
+}
+
 // raiseLimits sets the limits of the image's limits.d, which sudo and su apply,
 // for this process: the agent and so runs, terminals and sessions inherit them.
 // cgroups limit their memory and number of processes.
-func raiseLimits() error {
+func raiseLimits() (err error) {
 	for _, l := range []struct {
 		what string
 		kind int
@@ -309,11 +331,11 @@ func raiseLimits() error {
 		{"processes", unix.RLIMIT_NPROC, unix.RLIM_INFINITY},
 	} {
 		// Package syscall, because it restores its own record of RLIMIT_NOFILE in children.
-		if err := syscall.Setrlimit(l.kind, &syscall.Rlimit{Cur: l.most, Max: l.most}); err != nil {
-			return fmt.Errorf("set limit of %s: %w", l.what, err)
+		if failed := syscall.Setrlimit(l.kind, &syscall.Rlimit{Cur: l.most, Max: l.most}); failed != nil {
+			err = errors.Join(err, fmt.Errorf("set limit of %s: %w", l.what, failed))
 		}
 	}
-	return nil
+	return err
 }
 
 // becomeInit executes the root's init in this process. If the root has none,

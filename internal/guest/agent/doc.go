@@ -2,8 +2,8 @@
 // [Serve] is the guest's side of the control channel: it runs commands, keeps
 // terminals, handles files, dials ports and shuts the machine down. [ServeFiles]
 // forwards the workspace's FUSE messages to the host. [Boot], as PID 1 of an
-// initramfs, boots the machine. [Client] is the host's side of the control
-// channel.
+// initramfs, boots the machine; a gVisor sandbox is booted by [Main] as
+// "holt-guest sandbox". [Client] is the host's side of the control channel.
 //
 // It does not answer FUSE requests (package mount does, on the host) and does not
 // know how bytes leave the machine (package channel does).

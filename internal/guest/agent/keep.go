@@ -23,8 +23,9 @@ const stateFD = 3
 // starts runs. It restarts the second process after a crash. It starts no other
 // programs: see [ServeFiles]. As PID 1 it reaps orphans.
 type keeper struct {
-	name       string   // argv[0] of the second process
-	args       []string // its flags
+	name       string    // argv[0] of the second process
+	args       []string  // its flags
+	files      []uintptr // its descriptors from stateFD+1 on
 	serveFiles func(ctx context.Context, state shared)
 	log        *slog.Logger
 	reaper     reaper
@@ -56,7 +57,7 @@ func (k *keeper) supervise(ctx context.Context, state *os.File) {
 	argv := append([]string{k.name, "serve"}, k.args...)
 	for ; ; argv = append([]string{k.name, "serve", "--again"}, k.args...) {
 		pid, end, err := k.reaper.start("/proc/self/exe", argv, &syscall.ProcAttr{
-			Env: os.Environ(), Files: []uintptr{0, 1, 2, state.Fd()},
+			Env: os.Environ(), Files: append([]uintptr{0, 1, 2, state.Fd()}, k.files...),
 		})
 		if err != nil {
 			k.log.Error("start agent", "err", err)

@@ -33,6 +33,8 @@ const (
   holt-guest                as PID 1 of an initramfs: bring the machine up
   holt-guest machine [--net ADDRESS/BITS,GATEWAY,NAMESERVER]
                             the machine's agent, on virtio-serial ports
+  holt-guest sandbox [--net ADDRESS/BITS,GATEWAY,NAMESERVER]
+                            as PID 1 of a gVisor sandbox: start its agent, on a pair of named pipes, and its init
   holt-guest agent --control-socket PATH [--files-socket PATH] [--workspace DIR] [--cgroup NAME] [--verbose]
                             an agent on unix sockets, for machines that are local processes
   holt-guest sftp           an SFTP server on its standard streams, with the rights of who runs it
@@ -56,6 +58,8 @@ func Main(args []string) int {
 	switch {
 	case len(args) == 0 && os.Getpid() == 1:
 		Boot()
+	case len(args) > 0 && args[0] == "sandbox" && os.Getpid() == 1:
+		err = bootSandbox(args[1:])
 	case len(args) > 0 && args[0] == "machine":
 		err = keepMachine(args[1:])
 	case len(args) > 0 && args[0] == "agent":
@@ -78,22 +82,27 @@ func Main(args []string) int {
 	return 0
 }
 
-// keepMachine is the first process of a virtual machine's agent.
+// keepMachine is the first process of the agent of a virtual machine or a sandbox.
 func keepMachine(args []string) error {
 	flags := flag.NewFlagSet("machine", flag.ContinueOnError)
 	netArg := flags.String("net", "", "static network")
+	sandbox := flags.Bool("sandbox", false, "this is a gVisor sandbox")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(kernelLog{}, nil))
+	log := machineLog(*sandbox)
 	disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE) // sent by systemd at shutdown
 	unix.Umask(0o022)
 	protect(log)
-	go raiseNetwork(*netArg, log)
+	go raiseNetwork(*netArg, *sandbox, log)
 	if err := installCommands(""); err != nil {
 		log.Warn("install the commands holt and sync", "err", err)
 	}
 	k := keeper{name: AgentName, args: []string{"--machine"}, log: log}
+	if *sandbox { // a process of the host serves the workspace
+		k.args, k.files = append(k.args, "--sandbox"), []uintptr{lineIn, lineOut}
+		return k.run(context.Background())
+	}
 	k.serveFiles = func(ctx context.Context, state shared) {
 		port, err := openPort(FilesPort)
 		if err == nil {
@@ -148,7 +157,8 @@ func keepSockets(args []string) error {
 // serve is the second process: control channel and runs.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	machine := flags.Bool("machine", false, "this is a virtual machine's agent")
+	machine := flags.Bool("machine", false, "this is the agent of a virtual machine or a sandbox")
+	sandbox := flags.Bool("sandbox", false, "as of machine")
 	control := flags.String("control-socket", "", "as of agent")
 	workspace := flags.String("workspace", "", "as of agent")
 	cgroup := flags.String("cgroup", "", "as of agent")
@@ -158,13 +168,17 @@ func serve(args []string) error {
 		return err
 	}
 	state := inherited()
-	opt := ServerOptions{Machine: *machine, Workspace: *workspace, Cgroup: *cgroup, Standing: state.standing, Ending: state.setEnding}
+	opt := ServerOptions{Machine: *machine, Sandbox: *sandbox, Workspace: *workspace, Cgroup: *cgroup, Standing: state.standing, Ending: state.setEnding}
 	ctx, stop := context.Background(), func() {}
 	disregard(syscall.SIGPIPE, syscall.SIGHUP) // sessions must not inherit an ignored SIGHUP
 	if *machine {
 		disregard(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-		opt.Log = slog.New(slog.NewTextHandler(kernelLog{}, nil))
-		port, err := openPort(ControlPort)
+		opt.Log = machineLog(*sandbox)
+		open := func() (*channel.Port, error) { return openPort(ControlPort) }
+		if *sandbox {
+			open, opt.Standing = openLine, func() Standing { return Served }
+		}
+		port, err := open()
 		if err != nil {
 			return err
 		}
@@ -185,6 +199,15 @@ func serve(args []string) error {
 	return Serve(ctx, opt)
 }
 
+// machineLog returns the log of a machine's agent: the kernel's, or in a sandbox,
+// whose kernel has none, the console.
+func machineLog(sandbox bool) *slog.Logger {
+	if sandbox {
+		return socketLog(false)
+	}
+	return slog.New(slog.NewTextHandler(kernelLog{}, nil))
+}
+
 func socketLog(verbose bool) *slog.Logger {
 	level := slog.LevelInfo
 	if verbose {
@@ -203,15 +226,20 @@ func disregard(sig ...os.Signal) {
 	}()
 }
 
-func raiseNetwork(arg string, log *slog.Logger) {
-	if arg == "" {
-		if err := raiseLoopback(); err != nil {
-			log.Error("raise network", "err", err)
-		}
-		return
+// raiseNetwork configures the network; the links of a sandbox are configured.
+func raiseNetwork(arg string, sandbox bool, log *slog.Logger) {
+	var n network
+	var err error
+	if arg != "" {
+		n, err = parseNet(arg)
 	}
-	n, err := parseNet(arg)
-	if err == nil {
+	switch {
+	case err != nil, sandbox && arg == "":
+	case sandbox:
+		err = n.resolve()
+	case arg == "":
+		err = raiseLoopback()
+	default:
 		err = n.raise()
 	}
 	if err != nil {

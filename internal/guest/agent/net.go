@@ -62,8 +62,11 @@ func (n network) raise() error {
 	if err := n.assign(ethernet); err != nil {
 		return fmt.Errorf("configure %s: %w", ethernet.Attrs().Name, err)
 	}
-	return writeResolver("/etc/resolv.conf", n.nameserver)
+	return n.resolve()
 }
+
+// resolve configures the resolver.
+func (n network) resolve() error { return writeResolver("/etc/resolv.conf", n.nameserver) }
 
 func (n network) assign(l netlink.Link) error {
 	bits := 8 * len(n.address.Addr().AsSlice())

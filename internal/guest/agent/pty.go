@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -79,13 +80,34 @@ func setSize(master *os.File, size holt.TerminalSize) error {
 	})
 }
 
-// foreground returns the terminal's foreground process group; 0: none.
-func foreground(master *os.File) (group int) {
-	withFD(master, func(fd int) (err error) {
-		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+// foreground returns the foreground process group of the terminal of g's
+// programs; 0: none. gVisor tells it only to them: then it is the newest of the
+// process groups in the session of g's first process.
+func foreground(master *os.File, g group) (front int) {
+	err := withFD(master, func(fd int) (err error) {
+		front, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	return max(group, 0)
+	if err != unix.ENOTTY {
+		return max(front, 0)
+	}
+	pids := g.pids()
+	slices.Sort(pids)
+	session := 0
+	for _, pid := range pids {
+		is, err := unix.Getsid(pid)
+		one, err2 := unix.Getpgid(pid)
+		if err != nil || err2 != nil {
+			continue // it has ended
+		}
+		if session == 0 {
+			session = is
+		}
+		if is == session {
+			front = max(front, one)
+		}
+	}
+	return front
 }
 
 func withFD(f *os.File, do func(fd int) error) error {

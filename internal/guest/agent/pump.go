@@ -31,7 +31,7 @@ const (
 type pump struct {
 	dir  string
 	own  bool // the guest has its own machine, see mountFuse
-	tags *tagger
+	tags Tagger
 	log  *slog.Logger
 	tell func(Standing)
 	over func() bool // the machine is shutting down
@@ -80,10 +80,15 @@ type FilesOptions struct {
 	Workspace string         // the directory to mount it at; "" means /home/agent
 	Machine   bool           // as in ServerOptions
 	Cgroup    string         // as in ServerOptions
+	Tagger    Tagger         // nil: by /proc
 	Standing  func(Standing) // called when the workspace's standing changes; may be nil
 	Ending    func() bool    // reports whether the machine is shutting down and may unmount the workspace; nil: never
 	Log       *slog.Logger   // nil: slog.Default
 }
+
+// Tagger finds for whom a process changes files. Of is called while the process
+// waits for its request; its result is as that of [TagOf].
+type Tagger interface{ Of(pid uint32) string }
 
 // ServeFiles mounts the workspace and forwards its requests to the hosts that
 // connect to the port, until ctx ends or the port fails. Then it unmounts the
@@ -101,11 +106,14 @@ func newPump(opt FilesOptions) *pump {
 	p := &pump{
 		dir:     cmp.Or(opt.Workspace, defaultWorkspace),
 		own:     opt.Machine,
-		tags:    newTagger(cmp.Or(opt.Cgroup, defaultCgroup)),
+		tags:    opt.Tagger,
 		log:     cmp.Or(opt.Log, slog.Default()),
 		tell:    opt.Standing,
 		over:    opt.Ending,
 		pending: map[uint64]*pending{}, next: 1,
+	}
+	if p.tags == nil {
+		p.tags = newTagger(cmp.Or(opt.Cgroup, defaultCgroup))
 	}
 	if p.tell == nil {
 		p.tell = func(Standing) {}

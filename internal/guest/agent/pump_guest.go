@@ -74,7 +74,7 @@ func (p *pump) read(m *fuseMount) error {
 		var now int64
 		tag := ""
 		if changes(head.opcode) {
-			now, tag = fileTime(), p.tags.of(head.pid)
+			now, tag = fileTime(), p.tags.Of(head.pid)
 		}
 		e := &pending{unique: head.unique, opcode: head.opcode, size: n}
 		p.mu.Lock()

@@ -336,17 +336,22 @@ func TestTags(t *testing.T) {
 		return []byte(s), nil
 	}
 	for pid, want := range []string{"", "run/" + run, "run/" + run, "unit/cron.service", "", "", "run/" + run, "", "", "", "for/1f", "", "for/1f", "run/" + run, "container/1c1c1c1c1c1c", "container/2d2d2d2d2d2d", "run/" + run} {
-		if got := tags.of(uint32(pid)); got != want {
+		if got := tags.Of(uint32(pid)); got != want {
 			t.Errorf("pid %d: tag %q, want %q", pid, got, want)
+		}
+		if _, group, ok := strings.Cut(files[fmt.Sprintf("%d/cgroup", pid)], "0::"); ok {
+			if got := TagOf(files[fmt.Sprintf("%d/comm", pid)], strings.TrimSpace(group)); got != want {
+				t.Errorf("TagOf thread %d: tag %q, want %q", pid, got, want)
+			}
 		}
 	}
 	files["10/comm"] = "holt:2\n"
-	if got := tags.of(10); got != "for/2" {
+	if got := tags.Of(10); got != "for/2" {
 		t.Errorf("a thread that works for another operation: tag %q", got)
 	}
 	for pid := range uint32(5 * maxTags) {
 		files[fmt.Sprintf("%d/cgroup", pid)] = "0::/system.slice/cron.service\n"
-		tags.of(pid)
+		tags.Of(pid)
 	}
 	if len(tags.cache) > maxTags {
 		t.Errorf("cache of %d", len(tags.cache))

@@ -33,7 +33,7 @@ func (s *Server) ready(ctx context.Context, raw json.RawMessage) (any, error) {
 		if r.State, err = awaitStarted(ctx, time.Duration(args.LimitMS)*time.Millisecond); err != nil {
 			return nil, err
 		}
-		if s.opt.Standing() == Hostless { // this is a template
+		if s.opt.Standing() == Hostless || s.opt.Sandbox { // this is a template; other sandboxes are not asked
 			if err := s.startEarlySession(ctx); err != nil {
 				s.log.Warn("the default user has no systemd session", "err", err)
 			}

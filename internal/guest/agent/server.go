@@ -42,6 +42,9 @@ type ServerOptions struct {
 	// Machine: this process may act for the whole machine: set its clock and host
 	// name, power it off. An agent that is a process on a host must not.
 	Machine bool
+	// Sandbox, in addition to Machine: the machine is a gVisor sandbox, whose host
+	// sets its clock, draws its random bytes, and mounts and grows its disk.
+	Sandbox bool
 	// Cgroup is the directory under the cgroup2 mount for runs; "" means
 	// "holt".
 	Cgroup string

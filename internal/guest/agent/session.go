@@ -458,7 +458,7 @@ func (s *Server) doSession(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	group := one.pid
 	if one.pty != nil {
-		if front := foreground(one.pty); front > 0 {
+		if front := foreground(one.pty, one.group); front > 0 {
 			group = front
 		}
 	}

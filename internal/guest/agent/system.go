@@ -55,7 +55,7 @@ func (s *Server) sync(context.Context, json.RawMessage) (any, error) {
 // shutdown starts a power-off. Without systemd, which ends the agent last, it
 // first lets the answer out.
 func (s *Server) shutdown(ctx context.Context, _ json.RawMessage) (any, error) {
-	if !s.opt.Machine {
+	if !s.opt.Machine || s.opt.Sandbox && !systemdRuns() { // the agent is PID 1
 		s.log.Info("shutting down")
 		time.AfterFunc(answerTime, s.halt)
 		return nil, nil
@@ -134,19 +134,26 @@ func (s *Server) configure(ctx context.Context, raw json.RawMessage) (any, error
 	}
 	s.configuring.Lock() // after a broken session a host may repeat a call that still runs
 	defer s.configuring.Unlock()
-	if id.DiskSizeMB != 0 { // first: the disk may be full, and names need space
+	if id.DiskSizeMB != 0 && !s.opt.Sandbox { // first: the disk may be full, and names need space
 		if err := growTo(ctx, id.DiskSizeMB); err != nil {
 			return nil, err
 		}
 	}
-	drawn, err := reseed(id.Entropy)
-	if err := errors.Join(err, setClock(id.Now), setNames("/etc", id), setProxy("/", id.Proxy)); err != nil {
+	now := id.Now
+	if s.opt.Sandbox {
+		now = time.Time{} // it has the host's clock
+	}
+	drawn, err := s.reseed(id.Entropy)
+	if err := errors.Join(err, setClock(now), setNames("/etc", id), setProxy("/", id.Proxy)); err != nil {
 		return nil, err
 	}
 	done, err := renew(ctx, s.log, "/", id)
 	done.Drawn = drawn
 	if err != nil {
 		return done, err
+	}
+	if s.opt.Sandbox && id.Restored && id.MachineID != "" {
+		go s.keepSession(ctx) // its workspace is another one now, and may have units
 	}
 	return done, s.generation(ctx, id)
 }
@@ -216,25 +223,16 @@ func setClock(now time.Time) error {
 	return nil
 }
 
-// reseed adds entropy to the kernel's generator (struct rand_pool_info) and
-// reseeds it at once. It returns bytes drawn afterwards.
-func reseed(entropy []byte) (drawn []byte, err error) {
+// reseed reseeds the kernel's generator, except in a sandbox, which draws from
+// the host's. It returns bytes drawn afterwards.
+func (s *Server) reseed(entropy []byte) (drawn []byte, err error) {
 	if len(entropy) == 0 {
 		return nil, nil
 	}
-	f, err := os.OpenFile("/dev/random", os.O_RDWR, 0) // the device that programs do not read from
-	if err != nil {
-		return nil, fmt.Errorf("reseed: %w", err)
-	}
-	defer f.Close()
-	b := binary.NativeEndian.AppendUint32(nil, uint32(8*len(entropy)))
-	b = binary.NativeEndian.AppendUint32(b, uint32(len(entropy)))
-	b = append(b, entropy...)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlAdd, uintptr(unsafe.Pointer(&b[0]))); errno != 0 {
-		return nil, fmt.Errorf("reseed: add entropy: %w", errno)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlReseed, 0); errno != 0 {
-		return nil, fmt.Errorf("reseed: %w", errno)
+	if !s.opt.Sandbox {
+		if err := addEntropy(entropy); err != nil {
+			return nil, fmt.Errorf("reseed: %w", err)
+		}
 	}
 	u, err := os.Open("/dev/urandom")
 	if err != nil {
@@ -246,6 +244,26 @@ func reseed(entropy []byte) (drawn []byte, err error) {
 		return nil, fmt.Errorf("reseed: draw: %w", err)
 	}
 	return drawn, nil
+}
+
+// addEntropy adds entropy to the kernel's generator (struct rand_pool_info) and
+// reseeds it at once.
+func addEntropy(entropy []byte) error {
+	f, err := os.OpenFile("/dev/random", os.O_RDWR, 0) // the device that programs do not read from
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := binary.NativeEndian.AppendUint32(nil, uint32(8*len(entropy)))
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(entropy)))
+	b = append(b, entropy...)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlAdd, uintptr(unsafe.Pointer(&b[0]))); errno != 0 {
+		return fmt.Errorf("add entropy: %w", errno)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlReseed, 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 const (

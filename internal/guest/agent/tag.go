@@ -70,8 +70,8 @@ func readProc(pid uint32, file string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// of returns the tag of a process; 0 is the kernel.
-func (t *tagger) of(pid uint32) string {
+// Of returns the tag of a process; 0 is the kernel.
+func (t *tagger) Of(pid uint32) string {
 	if pid == 0 {
 		return ""
 	}
@@ -84,12 +84,10 @@ func (t *tagger) of(pid uint32) string {
 	if len(t.cache) >= maxTags {
 		clear(t.cache)
 	}
-	tag := t.byGroup(pid)
-	if !strings.HasPrefix(tag, "run/") && !strings.HasPrefix(tag, "terminal/") {
-		if mark := t.mark(pid); mark != "" {
-			tag = mark
-		}
-	}
+	tag := marked(t.byGroup(pid), func() string {
+		b, _ := t.read(pid, "comm")
+		return string(b)
+	})
 	// The agent's own threads change their name with each operation.
 	if tag != "" && !strings.HasPrefix(tag, "for/") {
 		t.cache[pid] = cachedTag{tag, now.Add(tagFor)}
@@ -97,14 +95,23 @@ func (t *tagger) of(pid uint32) string {
 	return tag
 }
 
-// mark returns the tag of a thread that works for an operation of the host.
-func (t *tagger) mark(pid uint32) string {
-	b, _ := t.read(pid, "comm")
-	mark, ok := strings.CutPrefix(strings.TrimSpace(string(b)), threadPrefix)
-	if !ok || !markRE.MatchString(mark) {
-		return ""
+// TagOf returns the tag of a thread with this name, in this cgroup of version 2,
+// of an agent whose cgroup has the usual name. It is for a [Tagger] that learns
+// both in another way than from /proc.
+func TagOf(comm, cgroup string) string {
+	return marked(byCgroup("/"+defaultCgroup+"/", cgroup), func() string { return comm })
+}
+
+// marked returns the tag of a thread that has this tag by its cgroup: the mark
+// in its name, if it works for an operation of the host.
+func marked(tag string, comm func() string) string {
+	if strings.HasPrefix(tag, "run/") || strings.HasPrefix(tag, "terminal/") {
+		return tag
 	}
-	return "for/" + mark
+	if mark, ok := strings.CutPrefix(strings.TrimSpace(comm()), ThreadPrefix); ok && markRE.MatchString(mark) {
+		return "for/" + mark
+	}
+	return tag
 }
 
 func (t *tagger) byGroup(pid uint32) string {
@@ -112,7 +119,7 @@ func (t *tagger) byGroup(pid uint32) string {
 	for line := range bytes.Lines(b) {
 		// 0::/holt/run_abc is cgroup2's line; the others are v1's.
 		if where, ok := bytes.CutPrefix(line, []byte("0::")); ok {
-			return t.byCgroup(strings.TrimSpace(string(where)))
+			return byCgroup(t.prefix, strings.TrimSpace(string(where)))
 		}
 	}
 	// Without cgroup2, runs are identified by their environment. (Only then: it is
@@ -140,11 +147,12 @@ func tagOf(id string) string {
 	return ""
 }
 
-func (t *tagger) byCgroup(where string) string {
+// byCgroup returns the tag of a cgroup. prefix is the path of the agent's cgroup, with a slash at both ends.
+func byCgroup(prefix, where string) string {
 	// A cgroup namespace, or the host's tree above ours, may come before the prefix.
-	for _, prefix := range []string{runPrefix, terminalPrefix} {
-		if _, rest, ok := strings.Cut(where, t.prefix+prefix); ok {
-			id, _, _ := strings.Cut(prefix+rest, "/")
+	for _, kind := range []string{runPrefix, terminalPrefix} {
+		if _, rest, ok := strings.Cut(where, prefix+kind); ok {
+			id, _, _ := strings.Cut(kind+rest, "/")
 			if tag := tagOf(id); tag != "" {
 				return tag
 			}
@@ -165,13 +173,12 @@ func (t *tagger) byCgroup(where string) string {
 // containerRE matches the short id of a Docker container in its cgroup, for both cgroup drivers.
 var containerRE = regexp.MustCompile(`/(?:docker-)?([0-9a-f]{12})[0-9a-f]{52}(?:\.scope)?(?:/|$)`)
 
-// A thread that works for an operation of the host has the operation's mark as
-// its name (at most 15 bytes, see prctl(2)), where the pump, another process,
-// reads it.
-const (
-	agentName    = "holt-guest"
-	threadPrefix = "holt:"
-)
+const agentName = "holt-guest"
+
+// ThreadPrefix begins the name of a thread that works for an operation of the
+// host; the rest is the operation's mark. The pump, another process, reads it
+// there. A name has at most 15 bytes, see prctl(2).
+const ThreadPrefix = "holt:"
 
 var markRE = regexp.MustCompile(`^[0-9a-f]{1,8}$`)
 
@@ -181,7 +188,7 @@ func nameThread(mark string) (done func(), err error) {
 		return nil, holt.Errorf(holt.InvalidArgument, "invalid mark of an operation: %q", clip(mark))
 	}
 	runtime.LockOSThread()
-	if err := setThreadName(threadPrefix + mark); err != nil {
+	if err := setThreadName(ThreadPrefix + mark); err != nil {
 		runtime.UnlockOSThread()
 		return nil, err
 	}

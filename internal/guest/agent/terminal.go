@@ -253,7 +253,7 @@ func (t *terminal) resize(by *attachment, size holt.TerminalSize) error {
 
 // redraw makes the foreground program redraw its screen.
 func (t *terminal) redraw() {
-	if group := foreground(t.pty); group > 0 {
+	if group := foreground(t.pty, t.group); group > 0 {
 		unix.Kill(-group, unix.SIGWINCH)
 	}
 }
@@ -264,7 +264,7 @@ func (t *terminal) signal(sig unix.Signal) bool {
 	if sig == unix.SIGKILL {
 		return t.group.kill() > 0
 	}
-	group := foreground(t.pty)
+	group := foreground(t.pty, t.group)
 	if group <= 0 {
 		return false
 	}

@@ -39,6 +39,9 @@ func (s *Server) trim(ctx context.Context, raw json.RawMessage) (any, error) {
 	if !s.opt.Machine {
 		return nil, errNoMachine
 	}
+	if s.opt.Sandbox {
+		return nil, nil // its files are its host's, which frees them
+	}
 	s.trimming.Lock() // after a broken session a host may repeat a call that still runs
 	defer s.trimming.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.LimitMS)*time.Millisecond)

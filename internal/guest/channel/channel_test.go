@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -269,6 +270,93 @@ func (deviceConn) RemoteAddr() net.Addr               { return portAddr{} }
 func (deviceConn) SetDeadline(time.Time) error        { return nil }
 func (deviceConn) SetReadDeadline(time.Time) error    { return nil }
 func (c deviceConn) SetWriteDeadline(time.Time) error { return nil }
+
+// pipe returns a guest's end of a pair of named pipes, and the host's, which each host opens anew.
+func pipe(t *testing.T) (*Pipe, func() pipeConn) {
+	dir := t.TempDir()
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for _, name := range []string{"in", "out"} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := NewPipe(open("in"), open("out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, func() pipeConn { return pipeConn{from: open("out"), to: open("in")} }
+}
+
+// pipeConn is the host's end of a [Pipe].
+type pipeConn struct{ from, to *os.File }
+
+func (c pipeConn) Read(p []byte) (int, error)  { return c.from.Read(p) }
+func (c pipeConn) Write(p []byte) (int, error) { return c.to.Write(p) }
+func (c pipeConn) Close() error                { return errors.Join(c.from.Close(), c.to.Close()) }
+func (pipeConn) LocalAddr() net.Addr           { return portAddr{} }
+func (pipeConn) RemoteAddr() net.Addr          { return portAddr{} }
+func (c pipeConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.from.SetDeadline(t), c.to.SetDeadline(t))
+}
+func (c pipeConn) SetReadDeadline(t time.Time) error  { return c.from.SetReadDeadline(t) }
+func (c pipeConn) SetWriteDeadline(t time.Time) error { return c.to.SetWriteDeadline(t) }
+
+func TestPipeSessions(t *testing.T) {
+	p, connect := pipe(t)
+	echoes(t, NewPort(p))
+	for _, size := range []int{1, 4095, maxPacket, maxPacket + 1, 3 << 20} {
+		c := dial(t, connect()) // the guest does not learn that the earlier host has gone
+		roundTrip(t, c, random(size))
+		// This host dies in the middle of a packet; its bytes stay.
+		c.(*hostConn).Conn.Write(appendPacket(nil, random(size))[:packetHeader+1])
+		c.Close()
+	}
+}
+
+// A host that leaves a pipe can end its session, wherever a packet was cut off.
+func TestPipeHostLeaves(t *testing.T) {
+	p, connect := pipe(t)
+	port := NewPort(p)
+	defer port.Close()
+	for cut := range packetHeader + 2 {
+		ended := make(chan error, 1)
+		go func() {
+			s, err := port.Accept()
+			if err == nil {
+				_, err = io.Copy(io.Discard, s)
+			}
+			ended <- err
+		}()
+		c := dial(t, connect()).(*hostConn)
+		c.Conn.Write(appendPacket(nil, random(maxPacket))[:cut])
+		c.Conn.Write(make([]byte, zeroCount))
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("cut off after %d bytes: %v", cut, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("cut off after %d bytes: the session has not ended", cut)
+		}
+		c.Close()
+	}
+	echoes(t, port)
+	roundTrip(t, dial(t, connect()), random(1000))
+}
+
+func appendPacket(b, payload []byte) []byte {
+	for _, part := range packets([][]byte{payload}) {
+		b = append(b, part...)
+	}
+	return b
+}
 
 func TestStaleBytes(t *testing.T) {
 	w := newWire()

@@ -54,7 +54,10 @@ func OpenDevice(path string) (*Device, error) {
 }
 
 func newDevice(fd int, path string) (*Device, error) {
-	file := os.NewFile(uintptr(fd), path) // non-blocking, so Go's poller takes it
+	return deviceOf(os.NewFile(uintptr(fd), path)) // non-blocking, so Go's poller takes it
+}
+
+func deviceOf(file *os.File) (*Device, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		file.Close()

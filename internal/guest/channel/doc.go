@@ -1,7 +1,7 @@
 // Package channel carries bytes between the host and the agent in a guest
-// over a line that may contain stale bytes: a virtio-serial port or, for machines
-// that are local processes, a unix socket. It also has the frames of the file
-// channel.
+// over a line that may contain stale bytes: a virtio-serial port, for machines
+// that are local processes a unix socket, for sandboxes a pair of named pipes. It
+// also has the frames of the file channel.
 //
 // It is not a multiplexer (package agent puts one on top) and does not know
 // commands or files. Its only task is to find the start of a session.
@@ -38,9 +38,9 @@
 // Accept. A second reader would steal the preamble.
 //
 // A Line's Read returns io.EOF each time the host hangs up and must then be called
-// again; it blocks until there is a host. The end of a session is detected by
-// reading: a session whose consumer neither reads nor closes it blocks the next
-// one.
+// again; it blocks until there is a host. A [Pipe] has no hang-ups. The end of a
+// session is detected by reading: a session whose consumer neither reads nor
+// closes it blocks the next one.
 //
 // The guest's kernel returns at most 4 KiB for a read and accepts 32 KiB for a
 // write; see [Device].

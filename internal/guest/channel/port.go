@@ -11,7 +11,7 @@ import (
 )
 
 // Line is the guest's end of a byte stream to which hosts connect one after the
-// other: a [Device] or a [Socket].
+// other: a [Device], a [Socket] or a [Pipe].
 type Line interface {
 	// Read returns io.EOF once when the host hangs up. The next call waits for the next host.
 	Read(p []byte) (int, error)

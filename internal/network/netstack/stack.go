@@ -135,7 +135,7 @@ func (s *Stack) configure() error {
 	}
 	forward := tcp.NewForwarder(s.ip, maxBuffer, maxDials, s.connect)
 	s.ip.SetTransportProtocolHandler(tcp.ProtocolNumber, forward.HandlePacket)
-	s.ip.SetTransportProtocolHandler(udp.ProtocolNumber, s.forwards(udp.NewForwarder(s.ip, s.datagram)))
+	s.ip.SetTransportProtocolHandler(udp.ProtocolNumber, s.forwards(udp.NewForwarder(s.ip, func(r *udp.ForwarderRequest) bool { s.datagram(r); return true })))
 	return nil
 }
 

@@ -85,6 +85,6 @@ func (e *Engine) FlattenDisk(_ context.Context, _, _, to string) error {
 // Strays implements [machine.Engine].
 func (e *Engine) Strays(root string) ([]machine.Stray, error) {
 	return machine.FindStrays(root, func(p machine.Process) bool {
-		return !e.claims.Has(p) && isInit(p.PID)
-	}, kill)
+		return !e.claims.Has(p) && machine.IsInit(p.PID)
+	}, machine.KillInit)
 }

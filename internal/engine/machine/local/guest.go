@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -114,27 +113,12 @@ func (g *guest) PowerDown(ctx context.Context) error {
 }
 
 // Kill kills PID 1 of the machine; the kernel first kills all other processes
-// of the PID namespace. See [kill].
+// of the PID namespace. See [machine.KillInit].
 func (g *guest) Kill() error {
-	if err := kill(g.Handle.Process); err != nil {
+	if err := machine.KillInit(g.Handle.Process); err != nil {
 		return err
 	}
 	<-g.Over() // ended, or released before
 	sweepCgroups(g.Dir.Path)
 	return machine.Clear(g.Dir.Path, sockets[:]...)
-}
-
-// isInit reports whether a process is PID 1 of a PID namespace below this one.
-func isInit(pid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false
-	}
-	for line := range bytes.Lines(status) {
-		if ids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
-			f := bytes.Fields(ids)
-			return len(f) > 1 && string(f[len(f)-1]) == "1"
-		}
-	}
-	return false
 }

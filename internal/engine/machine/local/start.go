@@ -218,8 +218,8 @@ func lastWords(path string) string {
 // undo undoes a failed start, in reverse.
 func (g *guest) undo() {
 	switch {
-	case g.Handle != nil: // kill also aborts its mounts
-		if err := kill(g.Handle.Process); err != nil {
+	case g.Handle != nil: // KillInit also aborts its mounts
+		if err := machine.KillInit(g.Handle.Process); err != nil {
 			g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
 		}
 	case g.child != nil:

@@ -29,6 +29,12 @@ func Agent(t testing.TB) string {
 	return program(t, "holt-guest", "holt/cmd/holt-guest")
 }
 
+// Holt builds the program holt, which runs sandboxes, and returns its path.
+func Holt(t testing.TB) string {
+	t.Helper()
+	return program(t, "holt", "holt/cmd/holt")
+}
+
 // programs are the programs that this process has built, by path.
 var programs struct {
 	sync.Mutex

@@ -1,4 +1,4 @@
-package local
+package machine
 
 import (
 	"bytes"
@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holt"
-	"holt/internal/engine/machine"
 	"holt/internal/guest/fusectl"
 )
 
 const (
-	killWait  = 30 * time.Second       // for the kernel to tear a machine down
+	teardownWait  = 30 * time.Second       // for the kernel to tear a machine down
 	abortPoll = 100 * time.Millisecond // between attempts to help it
 )
 
-// kill ends a machine and returns when it is gone.
+// KillInit ends a machine whose process is PID 1 of a PID namespace and serves
+// the workspace's FUSE mount, and returns when it is gone.
 //
 // SIGKILL alone may not suffice. A process that waits for an unanswered file
 // request of the workspace, which has been read, cannot be killed. If it is a
-// thread of the agent, it keeps /dev/fuse open and thereby the connection that it
-// waits for. So kill also aborts the connection.
-func kill(p machine.Process) error {
+// thread of PID 1, it keeps /dev/fuse open and thereby the connection that it
+// waits for. So KillInit also aborts the connection.
+func KillInit(p Process) error {
 	h, err := p.Open()
-	if errors.Is(err, machine.ErrGone) {
+	if errors.Is(err, ErrGone) {
 		return nil
 	}
 	if err != nil {
@@ -37,12 +37,12 @@ func kill(p machine.Process) error {
 	}
 	defer h.Close()
 	connections := fuseConnections(p.PID) // not readable after the first thread has ended
-	if err := h.Signal(unix.SIGKILL); err != nil && !errors.Is(err, machine.ErrGone) {
+	if err := h.Signal(unix.SIGKILL); err != nil && !errors.Is(err, ErrGone) {
 		return fmt.Errorf("kill machine: %w", err)
 	}
 	tick := time.NewTicker(abortPoll)
 	defer tick.Stop()
-	for end := time.Now().Add(killWait); time.Now().Before(end); {
+	for end := time.Now().Add(teardownWait); time.Now().Before(end); {
 		for c := range connections {
 			err = errors.Join(err, fusectl.Abort(c))
 		}
@@ -53,7 +53,7 @@ func kill(p machine.Process) error {
 			connections = fuseConnections(p.PID) // it may have mounted another
 		}
 	}
-	return holt.Errorf(holt.Timeout, "machine process %d still exists %v after SIGKILL: %w", p.PID, killWait, err)
+	return holt.Errorf(holt.Timeout, "machine process %d still exists %v after SIGKILL: %w", p.PID, teardownWait, err)
 }
 
 // fuseConnections returns the numbers of the FUSE connections that are mounted
@@ -93,4 +93,19 @@ func addFuse(connections map[uint32]bool, mountinfo []byte) {
 			connections[uint32(n)] = true
 		}
 	}
+}
+
+// IsInit reports whether a process is PID 1 of a PID namespace below this one.
+func IsInit(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		if ids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
+			f := bytes.Fields(ids)
+			return len(f) > 1 && string(f[len(f)-1]) == "1"
+		}
+	}
+	return false
 }

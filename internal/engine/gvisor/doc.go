@@ -1,0 +1,33 @@
+// Package gvisor is the engine for hosts without hardware virtualisation: a
+// machine is a gVisor sandbox, whose programs run on the host's processors and
+// whose kernel is gVisor's sentry, a program of this host.
+//
+// This package does not link gVisor. It starts a process of Options.Program, the
+// keeper, whose code is in package sandbox: PID 1 of PID, mount, network, UTS and
+// IPC namespaces of its own. The keeper mounts the root disk and the workspace,
+// starts the sandbox, and ends with it; when it is killed, the kernel ends
+// everything in its namespaces.
+//
+// A machine's directory is as in package machine, and has also
+//
+//	keeper.sock   requests to the keeper: see [Request]
+//	keeper.log    the output of the keeper itself
+//	ended         how the machine ended
+//
+// # Disks
+//
+// A root disk is a sparse ext4 image with the upper layer of an overlayfs; the
+// lower layer is the image's root file system, a raw ext4 image. The disk's boot
+// block, which ext4 does not use, has the paths of both (see [DiskHeader]). A disk
+// over another disk is a copy of it, by reflink where the host's file system has
+// that. So a disk never depends on another one, and its recorded base is only
+// what the caller said.
+//
+// # Memory images
+//
+// memory is gVisor's file of pages. state is its other two files: the sentry's
+// state, the table of pages, and the length of the table (8 bytes, big endian). A
+// restored machine reads its own copy of the memory; forks share none.
+//
+// gVisor restores only images of its own build: [Version].
+package gvisor

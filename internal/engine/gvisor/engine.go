@@ -1,0 +1,124 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"holt"
+	"holt/internal/engine/cgroup"
+	"holt/internal/engine/machine"
+)
+
+// EngineName is the name of the engine for users and records.
+const EngineName = "gvisor"
+
+// Version is the version of gVisor, as in go.mod.
+const Version = "v0.0.0-20260905035102-160fafc42237"
+
+// Options configure the engine.
+type Options struct {
+	Program string       // the program that calls sandbox.Dispatch; default: this one
+	Guest   string       // directory with the program holt-guest, and nothing else
+	Groups  *cgroup.Tree // limits of machines; nil: no limits
+	Log     *slog.Logger // nil: slog.Default
+}
+
+// Engine runs gVisor sandboxes. It is a [machine.Engine].
+type Engine struct {
+	program string
+	guest   string
+	groups  *cgroup.Tree
+	log     *slog.Logger
+	claims  machine.Claims
+}
+
+// Open checks the host and returns an engine.
+//
+// Errors: Unsupported if the host lacks what the engine needs.
+func Open(opt Options) (*Engine, error) {
+	if err := Check(); err != nil {
+		return nil, err
+	}
+	e := &Engine{program: opt.Program, guest: opt.Guest, groups: opt.Groups, log: opt.Log}
+	if e.program == "" {
+		e.program = "/proc/self/exe"
+	}
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	return e, nil
+}
+
+// Check returns Unsupported, with the reason, if this host cannot run sandboxes.
+func Check() error {
+	if os.Geteuid() != 0 {
+		return holt.Errorf(holt.Unsupported, "the gvisor engine needs root to mount root disks").
+			WithHint("run holt as root, or use holt up --engine qemu")
+	}
+	for _, device := range []string{"/dev/fuse", "/dev/loop-control"} {
+		if _, err := os.Stat(device); err != nil {
+			return holt.Errorf(holt.Unsupported, "the gvisor engine needs %s: %w", device, err).
+				WithHint("load the kernel's modules fuse and loop")
+		}
+	}
+	systems, err := os.ReadFile("/proc/filesystems")
+	if err == nil && !bytes.Contains(systems, []byte("\toverlay\n")) {
+		return holt.Errorf(holt.Unsupported, "the gvisor engine needs overlayfs").WithHint("load the kernel's module overlay")
+	}
+	if _, err := exec.LookPath(formatter); err != nil {
+		return holt.Errorf(holt.Unsupported, "%s is not installed: %w", formatter, err).WithHint("install the package e2fsprogs")
+	}
+	return nil
+}
+
+func (e *Engine) Name() string { return EngineName }
+
+// Capabilities implements [machine.Engine].
+func (e *Engine) Capabilities() machine.Capabilities {
+	return machine.Capabilities{
+		Acceleration:   machine.AccelNone,
+		Version:        Version,
+		Isolated:       true,
+		RootDisk:       true,
+		OwnNetwork:     true,
+		MemorySnapshot: true,
+		OverheadMB:     usualMB,
+		PowerButton:    true,
+	}
+}
+
+// Strays implements [machine.Engine].
+func (e *Engine) Strays(root string) ([]machine.Stray, error) {
+	return machine.FindStrays(root, func(p machine.Process) bool {
+		return !e.claims.Has(p) && isKeeper(p.PID)
+	}, machine.KillInit)
+}
+
+// isKeeper reports whether a process is the keeper of a sandbox.
+func isKeeper(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	name, _, _ := strings.Cut(string(line), "\x00")
+	return err == nil && name == KeeperName && machine.IsInit(pid)
+}
+
+// Ended implements [machine.Engine].
+func (e *Engine) Ended(dir string) machine.Ending {
+	b, _ := os.ReadFile(filepath.Join(dir, EndFile)) // usually there is none
+	switch kind := machine.EndKind(b); kind {
+	case machine.EndReboot, machine.EndOff:
+		return machine.Ending{Kind: kind}
+	}
+	return machine.Ending{}
+}
+
+// DiskBase implements [machine.Engine].
+func (e *Engine) DiskBase(_ context.Context, path string) (machine.Base, error) {
+	h, err := ReadDiskHeader(path)
+	return h.Base, err
+}

@@ -1,0 +1,266 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/state/checkpointfiles"
+	"gvisor.dev/gvisor/pkg/state/statefile"
+	gvsandbox "gvisor.dev/gvisor/runsc/sandbox"
+
+	"holt"
+	"holt/internal/engine/gvisor"
+	"holt/internal/engine/machine"
+)
+
+const (
+	verdictWait = 15 * time.Second    // for the engine to say what becomes of a held snapshot
+	powerSignal = unix.Signal(34 + 4) // SIGRTMIN+4: systemd powers off
+)
+
+// serve answers requests.
+func (k *keeper) serve(l *net.UnixListener) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		go k.answer(c)
+	}
+}
+
+func (k *keeper) answer(c *net.UnixConn) {
+	defer c.Close()
+	var r gvisor.Request
+	dec := json.NewDecoder(io.LimitReader(c, 1<<20))
+	if err := dec.Decode(&r); err != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var a gvisor.Answer
+	var err error
+	switch r.Op {
+	case gvisor.OpDisk:
+		a.Disk = k.disk
+	case gvisor.OpPower:
+		if err = k.started(); err == nil {
+			err = k.running.SignalContainer(powerSignal, false)
+		}
+	case gvisor.OpSnapshot:
+		if err = k.started(); err == nil && r.Snapshot == nil {
+			err = holt.Errorf(holt.InvalidArgument, "the request has no snapshot")
+		}
+		if err == nil {
+			s := &snapshot{keeper: k, spec: *r.Snapshot, conn: c, dec: dec}
+			err = s.take()
+			a.Report, a.Disk = s.report, k.disk
+		}
+	default:
+		err = holt.Errorf(holt.InvalidArgument, "unknown request %.40q", r.Op)
+	}
+	if err != nil {
+		a.Error = holt.AsError(err)
+	}
+	json.NewEncoder(c).Encode(a)
+	if err == nil && r.Op == gvisor.OpSnapshot && r.Snapshot.End {
+		k.end(machine.EndUnknown)
+		os.Exit(0) // mu is held: nothing else changes
+	}
+}
+
+// started returns Unavailable before the sandbox runs.
+func (k *keeper) started() error {
+	if k.running == nil {
+		return holt.Errorf(holt.Unavailable, "the sandbox is starting")
+	}
+	return nil
+}
+
+// snapshot is one that is being taken. The keeper's mu is held.
+type snapshot struct {
+	*keeper
+	spec   machine.SnapshotSpec
+	conn   *net.UnixConn
+	dec    *json.Decoder
+	report machine.SnapshotReport
+	paused time.Time
+}
+
+func (s *snapshot) path(name string) string { return filepath.Join(s.spec.Dir, name) }
+
+// frozen is the copy of the disk that belongs to the image, until it has the disk's name.
+func (s *snapshot) frozen() string { return s.disk + ".frozen" }
+
+// take takes the snapshot. The guest stands still from pause to go on; if that
+// does not come, it continues as if nothing had been.
+func (s *snapshot) take() error {
+	if err := s.running.Pause(); err != nil {
+		return fmt.Errorf("pause: %w", err)
+	}
+	s.paused = time.Now()
+	taken := s.disk
+	err := s.copy()
+	if err == nil {
+		err = s.hold()
+	}
+	if err == nil {
+		err = s.swap()
+	}
+	if err == nil && s.spec.End {
+		s.report.Pause = time.Since(s.paused)
+		return s.keep(taken)
+	}
+	if err := s.running.Resume(); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	s.report.Pause = time.Since(s.paused)
+	if err != nil {
+		os.Remove(s.frozen())
+		return err
+	}
+	return s.keep(taken)
+}
+
+// copy writes memory and disk of the paused guest.
+func (s *snapshot) copy() error {
+	err := s.running.Checkpoint(s.conf, s.spec.Dir, gvsandbox.CheckpointOpts{
+		Compression: statefile.CompressionLevelNone, Resume: true, ExcludeCommittedZeroPages: true,
+	})
+	if err != nil {
+		return fmt.Errorf("save memory: %w", err)
+	}
+	if !s.launch.Spec.Unserved {
+		if err := syncAt(workspaceDir); err != nil { // pages that programs have mapped and changed
+			return err
+		}
+	}
+	if err := syncAt(diskDir); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.frozen(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("copy the disk: %w", err)
+	}
+	err = gvisor.CopySparse(f, s.disk)
+	if err == nil && s.spec.Durable {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("copy the disk: %w", err)
+	}
+	return nil
+}
+
+// hold tells the engine that the guest stands still, and waits for its verdict.
+func (s *snapshot) hold() error {
+	if err := json.NewEncoder(s.conn).Encode(gvisor.Answer{}); err != nil {
+		return err
+	}
+	s.conn.SetReadDeadline(time.Now().Add(verdictWait))
+	var r gvisor.Request
+	if err := s.dec.Decode(&r); err != nil {
+		return fmt.Errorf("await the verdict: %w", err)
+	}
+	if r.Op != gvisor.OpGoOn {
+		return holt.Errorf(holt.Conflict, "the snapshot was abandoned")
+	}
+	return nil
+}
+
+// swap gives the disk in use its new name, and the frozen copy the old one. If
+// this process is killed in between, both names are the disk in use.
+func (s *snapshot) swap() error {
+	if err := os.Link(s.disk, s.spec.Disk); err != nil {
+		return fmt.Errorf("name the new disk: %w", err)
+	}
+	if err := os.Rename(s.frozen(), s.disk); err != nil {
+		os.Remove(s.spec.Disk)
+		return fmt.Errorf("name the frozen disk: %w", err)
+	}
+	s.disk = s.spec.Disk
+	return nil
+}
+
+// keep completes the image: its record is written last.
+func (s *snapshot) keep(frozen string) error {
+	if err := s.join(); err != nil {
+		return fmt.Errorf("complete the image: %w", err)
+	}
+	names := []string{machine.MemoryFile, machine.StateFile}
+	if s.spec.Durable {
+		for _, name := range names {
+			if err := machine.Sync(s.path(name)); err != nil {
+				return err
+			}
+		}
+		if err := machine.Sync(filepath.Dir(s.disk)); err != nil {
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.path(machine.MemoryFile), &st); err == nil {
+		s.report.DataBytes = st.Blocks * 512
+	}
+	if err := unix.Stat(s.path(machine.StateFile), &st); err == nil {
+		s.report.StateBytes = st.Size
+	}
+	s.report.Rounds, s.report.MemoryBytes = 1, int64(s.launch.Spec.MemoryMB)<<20
+	hardware, err := json.Marshal(gvisor.HardwareHere())
+	if err != nil {
+		return err
+	}
+	spec := s.launch.Spec
+	spec.Disk, spec.Restore, spec.Unserved = frozen, "", false
+	im := machine.Image{Engine: gvisor.EngineName, Spec: spec, TakenAt: time.Now().UTC(), Hardware: hardware, Report: s.report}
+	if err := im.Write(s.spec.Dir, s.spec.Durable); err != nil || !s.spec.Durable {
+		return err
+	}
+	return machine.Sync(s.spec.Dir)
+}
+
+// join makes the image's two files of gVisor's three.
+func (s *snapshot) join() error {
+	if err := os.Rename(s.path(checkpointfiles.PagesFileName), s.path(machine.MemoryFile)); err != nil {
+		return err
+	}
+	table, err := os.ReadFile(s.path(checkpointfiles.PagesMetadataFileName))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.path(checkpointfiles.StateFileName), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(binary.BigEndian.AppendUint64(table, uint64(len(table))))
+	return errors.Join(err, f.Close(),
+		os.Remove(s.path(checkpointfiles.PagesMetadataFileName)), os.Rename(s.path(checkpointfiles.StateFileName), s.path(machine.StateFile)))
+}
+
+// openImage makes gVisor's three files of an image's two, at imageDir.
+func openImage(dir string) error {
+	state, err := os.ReadFile(filepath.Join(dir, machine.StateFile))
+	if err != nil {
+		return fmt.Errorf("read machine image: %w", err)
+	}
+	body := int64(len(state)) - 8
+	if body < 0 {
+		return holt.Errorf(holt.Corrupt, "the state of the machine image is too short")
+	}
+	table := int64(binary.BigEndian.Uint64(state[body:]))
+	if table < 0 || table > body {
+		return holt.Errorf(holt.Corrupt, "the state of the machine image has an invalid length")
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(imageDir, checkpointfiles.StateFileName), state[:body-table], 0o600),
+		os.WriteFile(filepath.Join(imageDir, checkpointfiles.PagesMetadataFileName), state[body-table:body], 0o600),
+		os.Symlink(filepath.Join(dir, machine.MemoryFile), filepath.Join(imageDir, checkpointfiles.PagesFileName)))
+}

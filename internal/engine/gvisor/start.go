@@ -1,0 +1,273 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holt"
+	"holt/internal/engine/cgroup"
+	"holt/internal/engine/machine"
+)
+
+const (
+	// startWait is the timeout of a start without another deadline.
+	startWait = time.Minute
+	groupWait = time.Second // for the kernel to remove a sandbox from its group
+	maxLog    = 1 << 20     // of the keeper, when a machine starts, bytes
+
+	// usualMB is the typical memory of keeper, gofer, sentry and the network process
+	// in addition to the guest's, MiB; overheadMB is the limit for it, with the page
+	// cache of the disk, which the kernel reclaims.
+	usualMB    = 64
+	overheadMB = 512
+	// processes is the limit for threads: each of the guest's address spaces has some on the host.
+	processes = 16 << 10
+)
+
+var sockets = []string{machine.PortControl + ".sock", machine.PortFiles + ".sock", machine.PortNetwork + ".sock", KeeperSocket}
+
+// Start implements [machine.Engine]. It returns when the keeper has mounted the
+// root disk and listens. A machine with Spec.Unserved set starts at once, another
+// one when its workspace is served.
+func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	if spec.Restore != "" {
+		if spec, err = restored(spec); err != nil {
+			return nil, err
+		}
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if spec.Disk == "" {
+		return nil, holt.Errorf(holt.InvalidArgument, "a sandbox needs a root disk")
+	}
+	if _, err := ReadDiskHeader(spec.Disk); err != nil {
+		return nil, err
+	}
+	dir, err := machine.MakeDir(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	defer lock.Close() // the keeper has a copy
+	g := &guest{engine: e, disk: spec.Disk, Hold: machine.Hold{Dir: dir, Ports: machine.Ports{Dir: dir}}}
+	defer func() {
+		if err != nil {
+			g.undo()
+		}
+	}()
+	bounded, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := g.launch(bounded, lock, spec); err != nil {
+		return nil, err
+	}
+	hardware, err := json.Marshal(HardwareHere())
+	if err != nil {
+		return nil, err
+	}
+	err = dir.WriteRecord(machine.Record{
+		Engine: EngineName, Process: g.Handle.Process, Spec: spec, StartedAt: time.Now().UTC(), Hardware: hardware,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.Watch(g.supervise)
+	return g, nil
+}
+
+// restored returns the spec of a machine restored from an image, or why it cannot be restored.
+func restored(spec machine.Spec) (machine.Spec, error) {
+	if !filepath.IsAbs(spec.Restore) {
+		return spec, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
+	}
+	im, err := machine.ReadImage(spec.Restore)
+	if err != nil {
+		return spec, err
+	}
+	if spec, err = spec.Restored(im); err != nil {
+		return spec, err
+	}
+	var was Hardware
+	if err := json.Unmarshal(im.Hardware, &was); err != nil {
+		return spec, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
+	}
+	here := HardwareHere()
+	switch {
+	case im.Engine != EngineName || was.GVisor != here.GVisor:
+		err = holt.Errorf(holt.Unsupported, "the image in %s was made by %s %s, and this is %s %s", spec.Restore, im.Engine, was.GVisor, EngineName, here.GVisor)
+	case was.CPU != here.CPU:
+		err = holt.Errorf(holt.Unsupported, "the image in %s was made on a processor with other features", spec.Restore)
+	default:
+		return spec, nil
+	}
+	return spec, holt.AsError(err).WithHint("a memory image needs the same program and processor; the machine's disk can be started on any")
+}
+
+// HardwareHere returns the hardware of machines that this host starts.
+func HardwareHere() Hardware {
+	h := Hardware{GVisor: Version}
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return h
+	}
+	var flags []string
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && (strings.HasPrefix(name, "flags") || strings.HasPrefix(name, "Features")) {
+			flags = strings.Fields(value)
+			break
+		}
+	}
+	slices.Sort(flags)
+	sum := sha256.Sum256([]byte(strings.Join(flags, " ")))
+	h.CPU = hex.EncodeToString(sum[:8])
+	return h
+}
+
+// launch starts the keeper and waits until it is ready.
+func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) error {
+	if err := g.Dir.Remove(append([]string{EndFile}, sockets...)...); err != nil {
+		return fmt.Errorf("remove sockets of a former machine: %w", err)
+	}
+	log, err := os.OpenFile(g.Dir.File(logFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer log.Close()
+	if info, err := log.Stat(); err == nil && info.Size() > maxLog {
+		log.Truncate(0)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer r.Close()
+	in, tell, err := os.Pipe()
+	if err != nil {
+		w.Close()
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	defer tell.Close()
+	cmd := exec.Command(g.engine.program)
+	cmd.Args, cmd.Dir, cmd.ExtraFiles = []string{KeeperName}, g.Dir.Path, []*os.File{lock, w}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, log, log
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's environment may have secrets
+	cmd.SysProcAttr = &unix.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+	}
+	err = cmd.Start()
+	w.Close()
+	in.Close()
+	if err != nil {
+		return holt.Errorf(holt.Unsupported, "start a sandbox in namespaces of its own: %w", err)
+	}
+	g.child = cmd.Process
+	// It is an unreaped child, so its process id is not reused.
+	p, err := machine.Identify(cmd.Process.Pid)
+	if err == nil {
+		g.Handle, err = p.Open()
+	}
+	g.reaped.Go(func() { cmd.Wait() })
+	if err != nil {
+		return fmt.Errorf("open a pidfd of the sandbox's keeper: %w", err)
+	}
+	g.engine.claims.Add(p)
+	limits := cgroup.Limits{CPUs: float64(spec.CPUs) + 1, MemoryBytes: int64(spec.MemoryMB+overheadMB) * mib, Processes: processes, Background: spec.Background}
+	if err := g.engine.groups.Put(g.Dir.Path, g.Handle.PID, limits); err != nil {
+		g.engine.log.Warn("cannot set all resource limits of a machine", "machine", spec.ID, "err", err)
+	}
+	if err := json.NewEncoder(tell).Encode(Launch{Spec: spec, Guest: g.engine.guest}); err != nil {
+		return fmt.Errorf("start a sandbox: %w", err)
+	}
+	tell.Close()
+	return g.ready(ctx, r)
+}
+
+// ready waits for the keeper's report.
+func (g *guest) ready(ctx context.Context, r *os.File) error {
+	defer context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Unix(1, 0)) })()
+	b, err := io.ReadAll(io.LimitReader(r, mib))
+	var a Answer
+	switch {
+	case ctx.Err() != nil:
+		return holt.Errorf(holt.Timeout, "start a sandbox in %s: %w", g.Dir.Path, ctx.Err())
+	case err != nil:
+		return fmt.Errorf("start a sandbox: %w", err)
+	case json.Unmarshal(b, &a) != nil:
+		return holt.Errorf(holt.Internal, "the sandbox in %s ended at once: %s", g.Dir.Path, tail(g.Dir.File(logFile)))
+	case a.Error != nil:
+		return a.Error
+	}
+	return nil
+}
+
+// tail returns the end of a log.
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(b[max(0, len(b)-1000):]))
+}
+
+// undo undoes a failed start, in reverse.
+func (g *guest) undo() {
+	switch {
+	case g.Handle != nil: // KillInit also aborts its mounts
+		if err := machine.KillInit(g.Handle.Process); err != nil {
+			g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
+		}
+	case g.child != nil:
+		g.child.Kill()
+		g.reaped.Wait()
+	}
+	g.let()
+	g.engine.groups.Remove(g.Dir.Path, groupWait)
+	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets...)...); err != nil {
+		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
+	}
+	g.Dir.Close()
+}
+
+// connect dials the keeper.
+func (g *guest) connect(ctx context.Context) (*line, error) {
+	conn, err := g.Dir.Dial(ctx, KeeperSocket)
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn: conn, dec: json.NewDecoder(io.LimitReader(conn, mib)), stop: context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })}, nil
+}
+
+// gone returns ErrGone if the machine has ended, else err.
+func (g *guest) gone(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-g.Handle.Done():
+		return machine.Gone(g.Dir.Path)
+	default:
+	}
+	if errors.Is(err, machine.ErrGone) {
+		return machine.Gone(g.Dir.Path)
+	}
+	return err
+}
