@@ -64,7 +64,7 @@ func TestLocal(t *testing.T) {
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	requireImages(t, "base", "coding-agent")
-	stories(t, "testdata/machine", "qemu")
+	stories(t, "testdata/machine", "gvisor")
 	if soak() { // the image alone takes minutes
 		requireImages(t, "browser")
 		stories(t, "testdata/browser", "qemu")

@@ -98,6 +98,9 @@ func (v *vm) dies(point string) {
 	}
 }
 
+// virtual reports whether computers are virtual machines, with a kernel, a clock and a random generator of their own.
+func (v *vm) virtual() bool { return os.Getenv(holt.EnvEngine) == daemon.EngineQEMU }
+
 // says runs a command and returns what it says; it must succeed.
 func (v *vm) says(computer, command string) string {
 	v.t.Helper()
@@ -270,6 +273,9 @@ func (v *vm) refuses() {
 		{keepsOld + "mount --bind /root/keygen /usr/bin/ssh-keygen", "/usr/bin/ssh-keygen", "is that of its parent"},
 		{"mount --bind /etc/hostname /dev/random", "/dev/random", "reseed"},
 	} {
+		if c.why == "reseed" && !v.virtual() {
+			continue // a sandbox has the host's generator
+		}
 		v.says("einstein", c.spoil)
 		_, err := v.Computers.Fork(ctx, "einstein", holt.ComputerForkSpec{Name: "impostor"}, "")
 		if holt.CodeOf(err) != holt.Unavailable || !strings.Contains(err.Error(), c.why) {

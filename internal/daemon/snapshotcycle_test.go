@@ -61,7 +61,7 @@ func (v *vm) pauses(times, least int) int {
 	t := v.t
 	t.Helper()
 	for i := range times {
-		if i < 2 {
+		if i < 2 && v.virtual() {
 			v.says("einstein", "date -s '1 year ago'")
 		}
 		began := time.Now()

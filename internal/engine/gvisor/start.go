@@ -20,6 +20,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/cgroup"
+	"holt/internal/engine/jail"
 	"holt/internal/engine/machine"
 )
 
@@ -35,7 +36,8 @@ const (
 	usualMB    = 64
 	overheadMB = 512
 	// processes is the limit for threads: each of the guest's address spaces has some on the host.
-	processes = 16 << 10
+	processes      = 16 << 10
+	lowestPriority = 19 // of nice(1)
 )
 
 var sockets = []string{machine.PortControl + ".sock", machine.PortFiles + ".sock", machine.PortNetwork + ".sock", KeeperSocket}
@@ -173,7 +175,14 @@ func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) er
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 	}
-	err = cmd.Start()
+	err = jail.Thread(func() error { // a lowered priority is inherited from the thread
+		if spec.Background {
+			if err := unix.Setpriority(unix.PRIO_PROCESS, 0, lowestPriority); err != nil {
+				return err
+			}
+		}
+		return cmd.Start()
+	})
 	w.Close()
 	in.Close()
 	if err != nil {

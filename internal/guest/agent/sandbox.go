@@ -46,6 +46,7 @@ func bootSandbox(args []string) error {
 	for _, s := range append([]step{
 		{"prepare /run", func() error { return errors.Join(fillRun(""), maskUnits("")) }},
 		{"unmount " + hostDir, leaveHost},
+		{"unmount /tmp", leaveTmp},
 		{"mount cgroups", mountCgroups},
 		{"raise limits", raisePermitted},
 	}, last...) {
@@ -69,6 +70,15 @@ func maskUnits(root string) error {
 // leaveHost unmounts the host's directory: all that runs from now on runs from
 // the copy in /run, so an image of the memory does not depend on the host's file.
 func leaveHost() error { return unix.Unmount(hostDir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
+
+// leaveTmp unmounts the tmpfs that gVisor mounts on an empty /tmp: it is a
+// directory of the root disk, as in a virtual machine.
+func leaveTmp() error {
+	if err := unix.Unmount("/tmp", unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}
 
 // raisePermitted raises the limits that gVisor lets it raise.
 func raisePermitted() error {

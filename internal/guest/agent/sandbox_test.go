@@ -38,7 +38,7 @@ func TestFillRun(t *testing.T) {
 // host's root and neither cgroups nor systemd, as PID 1 of its own namespaces.
 const sandboxScript = `mount -t tmpfs tmpfs /mnt && mkdir /mnt/up /mnt/work /mnt/root &&
 mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/up,workdir=/mnt/work /mnt/root &&
-mount --bind /dev /mnt/root/dev && mount -t proc proc /mnt/root/proc && mount -t tmpfs tmpfs /mnt/root/run && mount -t tmpfs tmpfs /mnt/root/home &&
+mount --bind /dev /mnt/root/dev && mount -t proc proc /mnt/root/proc && mount -t sysfs -o ro sysfs /mnt/root/sys && mount -t tmpfs tmpfs /mnt/root/run && mount -t tmpfs tmpfs /mnt/root/home &&
 mkdir -p /mnt/root/run/holt /mnt/root/home/agent && cp "$0" /mnt/root/run/holt/holt-guest &&
 exec chroot /mnt/root /run/holt/holt-guest machine --sandbox --net 10.0.2.15/24,10.0.2.2,10.0.2.3`
 
@@ -104,7 +104,7 @@ func TestSandboxAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var c *Client
-	for i := range 2 {
+	for i := range 3 {
 		line := pipeConn{from: open("out"), to: open("in")}
 		conn, err := channel.Dial(ctx, line)
 		if err != nil {
@@ -117,8 +117,13 @@ func TestSandboxAgent(t *testing.T) {
 		if err != nil || h.Workspace != Served {
 			t.Fatalf("%+v %v", h, err)
 		}
-		if i == 0 { // this host leaves without a word
+		switch i {
+		case 0: // this host leaves without a word
 			line.Close()
+			c.Close()
+		case 1: // the agent's second process ends, and the next one ends the session
+			c.StartRun(ctx, holt.NewRunID(), holt.RunSpec{Command: "kill -9 $PPID", User: "root", Cwd: "/"})
+			<-c.Done()
 			c.Close()
 		}
 	}

@@ -60,11 +60,10 @@ func writeBundle(spec machine.Spec) error {
 			{Destination: "/proc", Type: "proc", Source: "/proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=755"}},
 			{Destination: "/dev/pts", Type: "devpts", Source: "/devpts", Options: []string{"mode=620", "gid=5", "ptmxmode=666"}},
-			{Destination: "/dev/shm", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=1777"}},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=1777", share(spec, 50)}},
 			{Destination: "/sys", Type: "sysfs", Source: "/sysfs"},
 			{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "/cgroup"},
-			{Destination: "/run", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=755"}},
-			{Destination: "/tmp", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=1777"}},
+			{Destination: "/run", Type: "tmpfs", Source: "/tmpfs", Options: []string{"mode=755", share(spec, 20)}},
 			{Destination: guestBoot, Type: "bind", Source: guestDir, Options: []string{"rbind", "ro"}},
 			{Destination: workspaceIn, Type: "bind", Source: workspaceDir, Options: shared},
 		},
@@ -82,6 +81,11 @@ func writeBundle(spec machine.Spec) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(bundleDir, "config.json"), b, 0o600)
+}
+
+// share is the size of a tmpfs, as Linux and systemd have it: a part of the memory.
+func share(spec machine.Spec, percent int64) string {
+	return fmt.Sprintf("size=%d", int64(spec.MemoryMB)<<20*percent/100)
 }
 
 // settings are what would be runsc's flags. They reach sentry and gofer as flags.

@@ -13,6 +13,10 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/gofer"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 
 	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
@@ -176,6 +180,28 @@ func (h *announcer) send(b []byte) bool {
 	}
 }
 
+// abortConnections ends the TCP connections of the task's network namespace whose
+// far ends are outside of the machine, and returns their number.
+func abortConnections(t *kernel.Task) (n uintptr) {
+	s, ok := t.NetworkNamespace().Stack().(*netstack.Stack)
+	if !ok {
+		return 0
+	}
+	for _, e := range s.Stack.RegisteredEndpoints() {
+		connection, ok := e.(*tcp.Endpoint)
+		if !ok {
+			continue
+		}
+		id := connection.Info().(*stack.TransportEndpointInfo).ID
+		if id.RemotePort == 0 || s.Stack.CheckLocalAddress(0, header.IPv4ProtocolNumber, id.RemoteAddress) != 0 || header.IsV4LoopbackAddress(id.RemoteAddress) || id.RemoteAddress == header.IPv6Loopback {
+			continue // it listens, or both ends are here
+		}
+		connection.Abort()
+		n++
+	}
+	return n
+}
+
 // What is sent in place of an announcement when the guest ends the machine.
 const (
 	endReboot = string(machine.EndReboot)
@@ -203,6 +229,8 @@ func (h *announcer) reboot(call kernel.SyscallFn) kernel.SyscallFn {
 			end = endOff
 		case unix.LINUX_REBOOT_CMD_CAD_ON, unix.LINUX_REBOOT_CMD_CAD_OFF:
 			return 0, nil, nil // a machine without a keyboard
+		case agent.EndConnections:
+			return abortConnections(t), nil, nil
 		default:
 			return call(t, sysno, args)
 		}

@@ -16,6 +16,9 @@ import (
 )
 
 const (
+	// hangUp zeros tell the agent that its session is over, since a FIFO does not:
+	// more than the rest of any packet of package channel.
+	hangUp     = 68 << 10
 	maxFrame   = 128 << 10 // of the network's link, bytes; more than a frame with its headers
 	maxConsole = 1 << 20   // bytes
 )
@@ -58,7 +61,10 @@ func openLines(log *slog.Logger) (*lines, error) {
 	}
 	host := &host{}
 	go host.receive(near[1], make([]byte, 256<<10), 0)
-	go host.serve(control, func(c *net.UnixConn) { io.Copy(near[0], c) })
+	go host.serve(control, func(c *net.UnixConn) {
+		io.Copy(near[0], c)
+		near[0].Write(make([]byte, hangUp))
+	})
 	return l, nil
 }
 
