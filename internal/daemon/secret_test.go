@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -155,25 +155,13 @@ func (v *vm) kept() {
 		if err != nil || !d.Type().IsRegular() || strings.Contains(d.Name(), "holt.db") {
 			return nil
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		var last []byte
-		for b := make([]byte, 1<<20); ; {
-			n, err := f.Read(b)
-			if text := append(last, b[:n]...); bytes.Contains(text, []byte("sk-hunter2")) {
-				if st, err := f.Stat(); err != nil || st.Mode().Perm() != 0o600 || d.Name() != "network-secrets.json" {
-					t.Errorf("the secret is in %s", path)
-				}
-				return nil
+		// grep skips the holes of disks.
+		if exec.Command("grep", "-qaF", "sk-hunter2", path).Run() == nil {
+			if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 || d.Name() != "network-secrets.json" {
+				t.Errorf("the secret is in %s", path)
 			}
-			if err != nil {
-				return nil
-			}
-			last = bytes.Clone(b[max(0, n-64):n])
 		}
+		return nil
 	})
 	if err != nil {
 		t.Error(err)
