@@ -30,9 +30,6 @@ import (
 // sandboxID is the same for all sandboxes: paths of cgroups in the guest begin with it, also in forks.
 const sandboxID = "computer"
 
-// debugEnv names a file pattern for gVisor's debug logs, for developers.
-const debugEnv = "HOLT_GVISOR_DEBUG"
-
 // keeper is the process of one machine. See the package's comment.
 type keeper struct {
 	launch gvisor.Launch
@@ -91,7 +88,7 @@ func (k *keeper) prepare() error {
 	gvlog.SetLevel(gvlog.Warning)
 	gvlog.SetTarget(&gvlog.GoogleEmitter{Writer: &gvlog.Writer{Next: os.Stderr}})
 	var err error
-	if k.conf, err = settings(os.Getenv(debugEnv)); err != nil {
+	if k.conf, err = settings(os.Getenv(gvisor.DebugEnv)); err != nil {
 		return err
 	}
 	if k.tags, err = newTags(bundleDir + "/tags.sock"); err != nil {
@@ -195,7 +192,7 @@ func (k *keeper) begin() (*container.Container, error) {
 	}
 	args := links(link, spec.Restore != "")
 	if spec.Restore != "" {
-		if err = openImage(spec.Restore); err == nil {
+		if err = openImage(spec.Restore, imageDir); err == nil {
 			err = c.Restore(k.conf, imageDir, false, false, args)
 		}
 	} else if err = call(c, boot.ContMgrSetNetworkArgs, args); err == nil {
