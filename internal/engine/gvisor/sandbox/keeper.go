@@ -63,7 +63,9 @@ func keeperMain() int {
 	}
 	if err := k.run(); err != nil {
 		k.log.Error("sandbox", "err", err)
-		fmt.Fprintf(os.Stdout, "holt: the sandbox cannot start: %v\n", err)
+		if console, err2 := os.OpenFile(machine.ConsoleFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err2 == nil {
+			fmt.Fprintf(console, "holt: the sandbox cannot start: %v\n", err)
+		}
 		return 1
 	}
 	return 0
