@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 const (
 	askWait  = 10 * time.Second // for a keeper to answer
 	heldWait = 10 * time.Second // for SnapshotSpec.Held
+	lateWait = 10 * time.Minute // for it to complete or abandon a snapshot
 )
 
 // guest is a running machine. It is a [machine.Machine].
@@ -37,7 +39,7 @@ type guest struct {
 type line struct {
 	conn net.Conn
 	dec  *json.Decoder
-	stop func() bool
+	stop func() bool // makes the end of the context harmless; false: it has ended
 }
 
 func (l *line) close() {
@@ -60,8 +62,8 @@ func (l *line) ask(r Request) (a Answer, err error) {
 }
 
 // request sends one request and returns its answer.
-func (g *guest) request(ctx context.Context, r Request) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+func (g *guest) request(ctx context.Context, wait time.Duration, r Request) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	l, err := g.connect(ctx)
 	if err != nil {
@@ -91,7 +93,7 @@ func (e *Engine) Adopt(ctx context.Context, path string) (machine.Machine, error
 		return nil, err
 	}
 	g := &guest{engine: e, Hold: machine.Hold{Dir: dir, Handle: handle, Ports: machine.Ports{Dir: dir}}}
-	a, err := g.request(ctx, Request{Op: OpDisk})
+	a, err := g.request(ctx, lateWait, Request{Op: OpDisk}) // an interrupted snapshot ends first
 	if err != nil {
 		handle.Close()
 		dir.Close()
@@ -126,7 +128,7 @@ func noGrowth() error {
 
 // PowerDown implements [machine.Machine].
 func (g *guest) PowerDown(ctx context.Context) error {
-	_, err := g.request(ctx, Request{Op: OpPower})
+	_, err := g.request(ctx, askWait, Request{Op: OpPower})
 	return err
 }
 
@@ -170,32 +172,43 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 }
 
 func (g *guest) take(ctx context.Context, l *line, spec machine.SnapshotSpec) (a Answer, err error) {
-	if err := room(filepath.Dir(spec.Dir)); err != nil {
+	if err := room(filepath.Dir(spec.Dir), 0); err != nil {
 		return a, err
 	}
 	wire := spec
 	wire.Held = nil
-	if _, err = l.ask(Request{Op: OpSnapshot, Snapshot: &wire}); err != nil {
+	_, err = l.ask(Request{Op: OpSnapshot, Snapshot: &wire})
+	if err == nil {
+		held, cancel := context.WithTimeout(ctx, heldWait)
+		err = spec.Held(held)
+		cancel()
+	}
+	if err == nil && !l.stop() { // from here on ctx does not end it
+		err = ctx.Err()
+	}
+	if err != nil {
+		l.abandon() // afterwards the guest continues, and nothing writes to spec.Dir
 		if ctx.Err() != nil {
-			return a, ctx.Err()
+			err = ctx.Err()
 		}
 		return a, err
 	}
-	held, cancel := context.WithTimeout(ctx, heldWait)
-	err = spec.Held(held)
-	cancel()
-	if err != nil {
-		l.ask(Request{Op: OpAbandon}) // its answer says that the guest continues
-		return a, err
-	}
-	l.stop() // from here on it is short, and ctx ends it no more
-	l.conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	l.conn.SetDeadline(time.Now().Add(lateWait))
 	if a, err = l.ask(Request{Op: OpGoOn}); a.Disk != "" {
 		g.mu.Lock()
 		g.disk = a.Disk
 		g.mu.Unlock()
 	}
 	return a, err
+}
+
+// abandon ends a snapshot, and returns when the keeper has.
+func (l *line) abandon() {
+	l.stop()
+	l.conn.SetDeadline(time.Now().Add(lateWait))
+	if c, ok := l.conn.(*net.UnixConn); ok && c.CloseWrite() == nil {
+		io.Copy(io.Discard, c)
+	}
 }
 
 // supervise waits for the machine's end or for Release.

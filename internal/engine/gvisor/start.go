@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -171,6 +172,9 @@ func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) er
 	cmd.Args, cmd.Dir, cmd.ExtraFiles = []string{KeeperName}, g.Dir.Path, []*os.File{lock, w}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, log, log
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's environment may have secrets
+	if debug := os.Getenv(DebugEnv); debug != "" {
+		cmd.Env = append(cmd.Env, DebugEnv+"="+debug)
+	}
 	cmd.SysProcAttr = &unix.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -262,7 +266,18 @@ func (g *guest) connect(ctx context.Context) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &line{conn: conn, dec: json.NewDecoder(io.LimitReader(conn, mib)), stop: context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })}, nil
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	return &line{conn: conn, dec: json.NewDecoder(io.LimitReader(conn, mib)), stop: sync.OnceValue(func() bool {
+		stopped := stop()
+		if !stopped {
+			<-ended // nothing changes the deadline any more
+		}
+		return stopped
+	})}, nil
 }
 
 // gone returns ErrGone if the machine has ended, else err.

@@ -15,6 +15,9 @@ const (
 	logFile      = "keeper.log"
 )
 
+// DebugEnv names a pattern of files for gVisor's debug logs, for developers of holt.
+const DebugEnv = "HOLT_GVISOR_DEBUG"
+
 // Descriptors of a keeper, besides its standard input, from which it reads a [Launch].
 const (
 	LockFD   = 3 // the machine's lock
@@ -35,9 +38,8 @@ type Hardware struct {
 
 // Request is a request to a keeper: one line of JSON on a connection to its
 // socket, answered by one line, except for a snapshot: that is answered when the
-// machine stands still, awaits another Request with Op "go on" or "abandon", and
-// is answered again at its end. If the connection ends before, the snapshot is
-// abandoned.
+// machine stands still, awaits another Request with Op "go on", and is answered
+// again at its end. If the connection ends before, the snapshot is abandoned.
 type Request struct {
 	Op       string                `json:"op"` // see the constants
 	Snapshot *machine.SnapshotSpec `json:"snapshot,omitempty"`
@@ -48,7 +50,6 @@ const (
 	OpDisk     = "disk"     // answers the path of the current root disk
 	OpSnapshot = "snapshot" // see [machine.Machine]
 	OpGoOn     = "go on"
-	OpAbandon  = "abandon"
 	OpPower    = "power" // presses the power button
 )
 

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	teardownWait  = 30 * time.Second       // for the kernel to tear a machine down
-	abortPoll = 100 * time.Millisecond // between attempts to help it
+	teardownWait = 30 * time.Second       // for the kernel to tear a machine down
+	abortPoll    = 100 * time.Millisecond // between attempts to help it
 )
 
 // KillInit ends a machine whose process is PID 1 of a PID namespace and serves
@@ -95,7 +95,9 @@ func addFuse(connections map[uint32]bool, mountinfo []byte) {
 	}
 }
 
-// IsInit reports whether a process is PID 1 of a PID namespace below this one.
+// IsInit reports whether a process is PID 1 of a PID namespace directly below this
+// one. A process that it makes for a namespace further below is not, though it may
+// for a moment have the same files and arguments.
 func IsInit(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -104,7 +106,7 @@ func IsInit(pid int) bool {
 	for line := range bytes.Lines(status) {
 		if ids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
 			f := bytes.Fields(ids)
-			return len(f) > 1 && string(f[len(f)-1]) == "1"
+			return len(f) == 2 && string(f[1]) == "1"
 		}
 	}
 	return false

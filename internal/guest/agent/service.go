@@ -117,7 +117,7 @@ func services(ctx context.Context) ([]holt.Service, error) {
 func showMemory(list []holt.Service) {
 	var kills []oomKill
 	if slices.ContainsFunc(list, func(s holt.Service) bool { return s.Reason != "" || s.Restarts > 0 }) {
-		kills = oomKills()
+		kills, _ = oomKills()
 	}
 	for i := range list {
 		s := &list[i]

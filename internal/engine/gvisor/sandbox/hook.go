@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -43,9 +44,12 @@ const (
 // Not attributed are changes that no call of the guest makes: the kernel writes
 // pages of a shared mapping at a time of its own, at msync, munmap or close too,
 // with no process. A write by io_submit is made by some thread, and has what was
-// announced last for that thread.
+// announced last for that thread; so has one to an open file of an overlay that
+// the guest has mounted itself with a layer in the workspace.
 type announcer struct {
-	fd int // connected before seccomp forbids it
+	fd     int       // connected before seccomp forbids it
+	begun  sync.Once // the first call: what needs the guest's kernel
+	memory memoryWatch
 
 	mu    sync.Mutex
 	known map[int]announced // by thread
@@ -60,7 +64,7 @@ type announced struct {
 // hook changes gVisor's table of system calls, which nothing uses yet. fd is a
 // datagram socket connected to the keeper.
 func hook(fd int) {
-	h := &announcer{fd: fd, known: map[int]announced{}}
+	h := &announcer{fd: fd, known: map[int]announced{}, memory: memoryWatch{limit: memoryLimit(os.Args)}}
 	for _, n := range slices.Concat(pathCalls, archPathCalls) {
 		h.wrap(n, func(*kernel.Task, arch.SyscallArguments) bool { return true })
 	}
@@ -122,6 +126,10 @@ func (h *announcer) replace(n uintptr, by func(kernel.SyscallFn) kernel.SyscallF
 func (h *announcer) wrap(n uintptr, changes func(*kernel.Task, arch.SyscallArguments) bool) {
 	h.replace(n, func(call kernel.SyscallFn) kernel.SyscallFn {
 		return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+			h.begun.Do(func() {
+				keepConnections(t.Kernel())
+				go h.memory.watch(t.Kernel())
+			})
 			if changes(t, args) {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
@@ -231,6 +239,9 @@ func (h *announcer) reboot(call kernel.SyscallFn) kernel.SyscallFn {
 			return 0, nil, nil // a machine without a keyboard
 		case agent.EndConnections:
 			return abortConnections(t), nil, nil
+		case agent.KernelLog:
+			n, err := t.CopyOutBytes(args[3].Pointer(), h.memory.log(agent.KernelLogBytes))
+			return uintptr(n), nil, err
 		default:
 			return call(t, sysno, args)
 		}

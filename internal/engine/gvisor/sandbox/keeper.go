@@ -30,9 +30,6 @@ import (
 // sandboxID is the same for all sandboxes: paths of cgroups in the guest begin with it, also in forks.
 const sandboxID = "computer"
 
-// debugEnv names a file pattern for gVisor's debug logs, for developers.
-const debugEnv = "HOLT_GVISOR_DEBUG"
-
 // keeper is the process of one machine. See the package's comment.
 type keeper struct {
 	launch gvisor.Launch
@@ -66,7 +63,9 @@ func keeperMain() int {
 	}
 	if err := k.run(); err != nil {
 		k.log.Error("sandbox", "err", err)
-		fmt.Fprintf(os.Stdout, "holt: the sandbox cannot start: %v\n", err)
+		if console, err2 := os.OpenFile(machine.ConsoleFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err2 == nil {
+			fmt.Fprintf(console, "holt: the sandbox cannot start: %v\n", err)
+		}
 		return 1
 	}
 	return 0
@@ -91,7 +90,7 @@ func (k *keeper) prepare() error {
 	gvlog.SetLevel(gvlog.Warning)
 	gvlog.SetTarget(&gvlog.GoogleEmitter{Writer: &gvlog.Writer{Next: os.Stderr}})
 	var err error
-	if k.conf, err = settings(os.Getenv(debugEnv)); err != nil {
+	if k.conf, err = settings(os.Getenv(gvisor.DebugEnv)); err != nil {
 		return err
 	}
 	if k.tags, err = newTags(bundleDir + "/tags.sock"); err != nil {
@@ -195,7 +194,7 @@ func (k *keeper) begin() (*container.Container, error) {
 	}
 	args := links(link, spec.Restore != "")
 	if spec.Restore != "" {
-		if err = openImage(spec.Restore); err == nil {
+		if err = openImage(spec.Restore, imageDir); err == nil {
 			err = c.Restore(k.conf, imageDir, false, false, args)
 		}
 	} else if err = call(c, boot.ContMgrSetNetworkArgs, args); err == nil {

@@ -32,7 +32,7 @@ const (
 
 const (
 	loopWait   = 10 * time.Second // for the kernel to release a disk that was used a moment ago
-	superBlock = 1024             // where an ext4 image has it
+	superBlock = 1024             // offset of it in an ext4 image
 )
 
 // enter makes the mount namespace private, and mounts what does not depend on the machine.
@@ -108,11 +108,11 @@ func grow(disk *os.File, device string) error {
 		return err
 	}
 	var super [128]byte // of fs/ext4/ext4.h: s_blocks_count_lo at 4, s_log_block_size at 24
-	if _, err := disk.ReadAt(super[:], superBlock); err != nil {
+	if _, err := disk.ReadAt(super[:], gvisor.HeaderBytes+superBlock); err != nil {
 		return err
 	}
 	blocks, size := int64(binary.LittleEndian.Uint32(super[4:])), int64(1024)<<min(binary.LittleEndian.Uint32(super[24:]), 6)
-	if blocks*size+size > info.Size() {
+	if blocks*size+size > info.Size()-gvisor.HeaderBytes {
 		return nil
 	}
 	for _, c := range [][]string{{"e2fsck", "-fp", device}, {"resize2fs", "-f", device}} {
@@ -128,14 +128,14 @@ func grow(disk *os.File, device string) error {
 	return nil
 }
 
-// attach returns an open loop device of a file, which is released with its last
-// user. A read-only file shares one device with all machines, and so the kernel's
+// attach returns an open loop device of an image, or of the file system in a disk.
+// It is released with its last user. A read-only file shares one device with all machines, and so the kernel's
 // cache. A disk that another device still has was just used by a machine that
 // ended; attach waits for the kernel to release it.
 func attach(path string, readOnly bool) (*os.File, error) {
-	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)
+	mode, info := os.O_RDWR, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR, Offset: gvisor.HeaderBytes}
 	if readOnly {
-		mode, flags = os.O_RDONLY, flags|unix.LO_FLAGS_READ_ONLY
+		mode, info = os.O_RDONLY, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_READ_ONLY}
 	}
 	f, err := os.OpenFile(path, mode, 0)
 	if err != nil {
@@ -143,7 +143,7 @@ func attach(path string, readOnly bool) (*os.File, error) {
 	}
 	defer f.Close()
 	for end := time.Now().Add(loopWait); ; time.Sleep(10 * time.Millisecond) {
-		device, err := attached(f, mode, readOnly)
+		device, err := attached(f, mode, info)
 		switch {
 		case err != nil:
 			return nil, err
@@ -156,15 +156,15 @@ func attach(path string, readOnly bool) (*os.File, error) {
 			}
 			continue
 		}
-		device, err = attachNew(f, mode, flags)
+		device, err = attachNew(f, mode, info)
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) { // another process took the device
 			return device, err
 		}
 	}
 }
 
-// attached returns the loop device that has the file, nil if none has.
-func attached(f *os.File, mode int, readOnly bool) (*os.File, error) {
+// attached returns the loop device that has the file in the same way, nil if none has.
+func attached(f *os.File, mode int, want unix.LoopInfo64) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func attached(f *os.File, mode int, readOnly bool) (*os.File, error) {
 			continue // it was released
 		}
 		info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-		if err == nil && info.Device == st.Dev && info.Inode == st.Ino && info.Offset == 0 && (info.Flags&unix.LO_FLAGS_READ_ONLY != 0) == readOnly {
+		if err == nil && info.Device == st.Dev && info.Inode == st.Ino && info.Offset == want.Offset && (info.Flags^want.Flags)&unix.LO_FLAGS_READ_ONLY == 0 {
 			return device, nil
 		}
 		device.Close()
@@ -188,7 +188,7 @@ func attached(f *os.File, mode int, readOnly bool) (*os.File, error) {
 }
 
 // attachNew attaches a file to a free loop device. The error is EBUSY if another process was quicker.
-func attachNew(f *os.File, mode int, flags uint32) (*os.File, error) {
+func attachNew(f *os.File, mode int, info unix.LoopInfo64) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -202,8 +202,7 @@ func attachNew(f *os.File, mode int, flags uint32) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := unix.LoopConfig{Fd: uint32(f.Fd())}
-	conf.Info.Flags = flags
+	conf := unix.LoopConfig{Fd: uint32(f.Fd()), Info: info}
 	if err := unix.IoctlLoopConfigure(int(device.Fd()), &conf); err != nil {
 		device.Close()
 		return nil, err

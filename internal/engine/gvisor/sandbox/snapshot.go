@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -100,14 +101,14 @@ func (s *snapshot) path(name string) string { return filepath.Join(s.spec.Dir, n
 // frozen is the copy of the disk that belongs to the image, until it has the disk's name.
 func (s *snapshot) frozen() string { return s.disk + ".frozen" }
 
-// take takes the snapshot. The guest stands still from pause to go on; if that
-// does not come, it continues as if nothing had been.
+// take takes the snapshot. The guest stands still from pause to go on. After an
+// error it continues as if nothing had been.
 func (s *snapshot) take() error {
 	if err := s.running.Pause(); err != nil {
 		return fmt.Errorf("pause: %w", err)
 	}
 	s.paused = time.Now()
-	taken := s.disk
+	taken, paused := s.disk, true
 	err := s.copy()
 	if err == nil {
 		err = s.hold()
@@ -115,19 +116,33 @@ func (s *snapshot) take() error {
 	if err == nil {
 		err = s.swap()
 	}
-	if err == nil && s.spec.End {
-		s.report.Pause = time.Since(s.paused)
-		return s.keep(taken)
-	}
-	if err := s.running.Resume(); err != nil {
-		return fmt.Errorf("resume: %w", err)
+	if err == nil && !s.spec.End {
+		err, paused = s.running.Resume(), false
 	}
 	s.report.Pause = time.Since(s.paused)
-	if err != nil {
-		os.Remove(s.frozen())
-		return err
+	if err == nil {
+		err = s.keep(taken)
 	}
-	return s.keep(taken)
+	if err != nil {
+		err = errors.Join(err, s.undo(taken))
+	}
+	if err != nil && paused {
+		err = errors.Join(err, s.running.Resume())
+	}
+	return err
+}
+
+// undo gives the disk in use the name that it had, and removes the copy.
+func (s *snapshot) undo(taken string) error {
+	if s.disk == taken {
+		os.Remove(s.frozen())
+		return nil
+	}
+	if err := os.Rename(s.disk, taken); err != nil {
+		return fmt.Errorf("rename the disk back: %w", err)
+	}
+	s.disk = taken
+	return nil
 }
 
 // copy writes memory and disk of the paused guest.
@@ -146,11 +161,23 @@ func (s *snapshot) copy() error {
 	if err := syncAt(diskDir); err != nil {
 		return err
 	}
+	return s.freeze()
+}
+
+// freeze makes the frozen copy of the disk.
+func (s *snapshot) freeze() error {
+	h, err := gvisor.ReadDiskHeader(s.disk)
+	if err != nil {
+		return err
+	}
 	f, err := os.OpenFile(s.frozen(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("copy the disk: %w", err)
 	}
-	err = gvisor.CopySparse(f, s.disk)
+	err = gvisor.CopySparse(context.Background(), f, s.disk)
+	if err == nil {
+		err = h.Write(f)
+	}
 	if err == nil && s.spec.Durable {
 		err = f.Sync()
 	}
@@ -176,18 +203,37 @@ func (s *snapshot) hold() error {
 	return nil
 }
 
-// swap gives the disk in use its new name, and the frozen copy the old one. If
-// this process is killed in between, both names are the disk in use.
+// swap gives the disk in use its new name, and the frozen copy the old one.
 func (s *snapshot) swap() error {
-	if err := os.Link(s.disk, s.spec.Disk); err != nil {
-		return fmt.Errorf("name the new disk: %w", err)
-	}
-	if err := os.Rename(s.frozen(), s.disk); err != nil {
-		os.Remove(s.spec.Disk)
-		return fmt.Errorf("name the frozen disk: %w", err)
+	for _, step := range s.swapSteps() {
+		if err := step(); err != nil {
+			os.Remove(s.spec.Disk) // at most a second name of the disk in use
+			return fmt.Errorf("swap the disks: %w", err)
+		}
 	}
 	s.disk = s.spec.Disk
 	return nil
+}
+
+// swapSteps are the steps of swap. If this process is killed between two of them,
+// the disk in use is at its new name, if there is a file, or at its old one, and its
+// header is right for that name. After the second step it has both.
+func (s *snapshot) swapSteps() []func() error {
+	return []func() error{
+		func() error {
+			h, err := gvisor.ReadDiskHeader(s.disk)
+			if err != nil {
+				return err
+			}
+			f, err := os.OpenFile(s.disk, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(h.Rename(s.spec.Disk, machine.Base{Path: s.disk, Format: gvisor.DiskFormat}).Write(f), f.Close())
+		},
+		func() error { return os.Link(s.disk, s.spec.Disk) },
+		func() error { return os.Rename(s.frozen(), s.disk) },
+	}
 }
 
 // keep completes the image: its record is written last.
@@ -202,8 +248,10 @@ func (s *snapshot) keep(frozen string) error {
 				return err
 			}
 		}
-		if err := machine.Sync(filepath.Dir(s.disk)); err != nil {
-			return err
+		for _, path := range []string{s.disk, filepath.Dir(s.disk)} { // a header and names
+			if err := machine.Sync(path); err != nil {
+				return err
+			}
 		}
 	}
 	var st unix.Stat_t
@@ -245,22 +293,32 @@ func (s *snapshot) join() error {
 		os.Remove(s.path(checkpointfiles.PagesMetadataFileName)), os.Rename(s.path(checkpointfiles.StateFileName), s.path(machine.StateFile)))
 }
 
-// openImage makes gVisor's three files of an image's two, at imageDir.
-func openImage(dir string) error {
-	state, err := os.ReadFile(filepath.Join(dir, machine.StateFile))
+// openImage makes gVisor's three files of an image's two, at to.
+func openImage(dir, to string) error {
+	b, err := os.ReadFile(filepath.Join(dir, machine.StateFile))
 	if err != nil {
 		return fmt.Errorf("read machine image: %w", err)
 	}
-	body := int64(len(state)) - 8
-	if body < 0 {
-		return holt.Errorf(holt.Corrupt, "the state of the machine image is too short")
-	}
-	table := int64(binary.BigEndian.Uint64(state[body:]))
-	if table < 0 || table > body {
-		return holt.Errorf(holt.Corrupt, "the state of the machine image has an invalid length")
+	state, table, err := split(b)
+	if err != nil {
+		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(imageDir, checkpointfiles.StateFileName), state[:body-table], 0o600),
-		os.WriteFile(filepath.Join(imageDir, checkpointfiles.PagesMetadataFileName), state[body-table:body], 0o600),
-		os.Symlink(filepath.Join(dir, machine.MemoryFile), filepath.Join(imageDir, checkpointfiles.PagesFileName)))
+		os.WriteFile(filepath.Join(to, checkpointfiles.StateFileName), state, 0o600),
+		os.WriteFile(filepath.Join(to, checkpointfiles.PagesMetadataFileName), table, 0o600),
+		os.Symlink(filepath.Join(dir, machine.MemoryFile), filepath.Join(to, checkpointfiles.PagesFileName)))
+}
+
+// split returns the two parts of an image's state file.
+func split(b []byte) (state, table []byte, err error) {
+	if len(b) < 8 {
+		return nil, nil, holt.Errorf(holt.Corrupt, "the state of the machine image is too short")
+	}
+	b, last := b[:len(b)-8], b[len(b)-8:]
+	n := binary.BigEndian.Uint64(last)
+	if n > uint64(len(b)) {
+		return nil, nil, holt.Errorf(holt.Corrupt, "the state of the machine image has an invalid length")
+	}
+	at := len(b) - int(n)
+	return b[:at], b[at:], nil
 }

@@ -22,12 +22,10 @@ import (
 const tagsName = "tags.sock"
 
 const (
-	maxTags      = 1 << 15 // threads of a sentry; more than maxKnown
-	maxDatagram  = 4 << 10 // bytes
-	maxDrain     = 4 << 10 // datagrams at a time
-	threadFor    = 250 * time.Millisecond
-	wantedQueue  = "1024" // datagrams
-	queueSetting = "/proc/sys/net/unix/max_dgram_qlen"
+	maxTags     = 1 << 15 // threads of a sentry; more than maxKnown
+	maxDatagram = 4 << 10 // bytes
+	maxDrain    = 4 << 10 // datagrams at a time
+	threadFor   = 250 * time.Millisecond
 )
 
 // tags knows for which thread of the guest each thread of the sentry works, from
@@ -87,11 +85,6 @@ func newTags(path string) (*tags, error) {
 	return t, nil
 }
 
-// deepenQueue lets more datagrams wait in the sockets that this process's
-// network namespace makes from now on. The kernel's default is 10, and a full
-// queue stops the sentry's thread until the keeper has read it.
-func deepenQueue() error { return os.WriteFile(queueSetting, []byte(wantedQueue), 0) }
-
 // Close closes the socket.
 func (t *tags) Close() error {
 	err := t.conn.Close()
@@ -103,7 +96,8 @@ func (t *tags) Close() error {
 func (t *tags) Ended() <-chan string { return t.ended }
 
 // serve drains the socket until it is closed: a sentry that waits to announce
-// something may hold up the keeper's reader of requests.
+// something may hold up the keeper's reader of requests, and the kernel queues
+// only some 10 datagrams (net.unix.max_dgram_qlen), whatever the socket's buffers.
 func (t *tags) serve() {
 	t.raw.Read(func(fd uintptr) bool {
 		for more := true; more; {

@@ -23,6 +23,13 @@ func Guest(t testing.TB) string {
 	return program(t, "guest", "holt/internal/engine/machine/machinetest/testdata/guest")
 }
 
+// GuestDir builds the stand-in as the program holt-guest, alone in the directory
+// that it returns.
+func GuestDir(t testing.TB) string {
+	t.Helper()
+	return filepath.Dir(program(t, "sandbox/holt-guest", "holt/internal/engine/machine/machinetest/testdata/guest"))
+}
+
 // Agent builds the real guest agent and returns its path.
 func Agent(t testing.TB) string {
 	t.Helper()
@@ -49,10 +56,10 @@ func program(t testing.TB, name, pkg string) string {
 	defer programs.Unlock()
 	dir := filepath.Join(cache(t), "machinetest")
 	path := filepath.Join(dir, name)
-	if programs.built[path] {
+	if programs.built[path] || os.Getenv(starterEnv) != "" { // then the first process has built it
 		return path
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	lock, err := os.Create(filepath.Join(dir, "lock")) // test processes run concurrently

@@ -80,7 +80,7 @@ func testFlatten(t *testing.T, w *world) {
 	if err := fork.Kill(); err != nil {
 		t.Error(err)
 	}
-	alive(t, w.m)
+	w.alive(t, w.m)
 }
 
 // beneath returns the disk n levels below another.

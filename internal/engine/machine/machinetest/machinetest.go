@@ -40,8 +40,13 @@ const starterEnv = "HOLT_MACHINETEST_START"
 type Subject struct {
 	// Open returns a fresh engine, as a new daemon would have.
 	Open func(t *testing.T) machine.Engine
-	// Spec returns a spec that boots the stand-in of [Guest]; the suite sets ID and Dir.
+	// Spec returns a spec that boots the stand-in of [Guest]; the suite sets ID, Dir and Disk.
 	Spec func(t *testing.T) machine.Spec
+	// Root is the raw image below the root disks, if the engine boots nothing without
+	// one. Otherwise only the tests of snapshots have disks, over an empty image.
+	Root string
+	// Ports are those on which the stand-in echoes. Nil: both.
+	Ports []string
 	// Broken returns an engine, and changes the spec, so that a start fails after a
 	// process was launched.
 	Broken func(t *testing.T, spec *machine.Spec) machine.Engine
@@ -55,6 +60,9 @@ func Run(t *testing.T, s Subject) {
 		return
 	}
 	s.checkRoot(t)
+	if s.Ports == nil {
+		s.Ports = []string{machine.PortControl, machine.PortFiles}
+	}
 	spec := s.Spec(t)
 	type test struct {
 		name string
@@ -116,12 +124,12 @@ type lab struct {
 func (l *lab) shared(t *testing.T) machine.Machine {
 	t.Helper()
 	if l.engine == nil {
-		l.engine, l.where = l.Open(l.test), l.next()
+		l.engine, l.where = l.Open(l.test), l.next(t)
 	}
 	if l.machine == nil || ended(l.machine) {
 		l.machine = l.launch(t, l.engine, l.where)
 	}
-	alive(t, l.machine)
+	l.alive(t, l.machine)
 	return l.machine
 }
 
@@ -159,12 +167,39 @@ func newLab(t *testing.T, s Subject, spec machine.Spec) *lab {
 }
 
 // next returns the spec of a new machine.
-func (l *lab) next() machine.Spec {
+func (l *lab) next(t *testing.T) machine.Spec {
+	t.Helper()
+	spec := l.diskless()
+	if l.Root == "" {
+		return spec
+	}
+	spec.Disk = spec.Dir + ".disk"
+	sizeMB, err := l.rootMB()
+	if err == nil {
+		err = l.Open(t).CreateDisk(t.Context(), spec.Disk, machine.Base{Path: l.Root}, sizeMB)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// diskless returns the spec of a new machine that gets its disk later, if any.
+func (l *lab) diskless() machine.Spec {
 	l.count++
 	spec := l.spec
 	spec.ID = fmt.Sprintf("test,%d", l.count) // a comma, which QEMU's options need escaped
 	spec.Dir = filepath.Join(l.root, fmt.Sprint("machine-", l.count))
 	return spec
+}
+
+// rootMB returns the size of Root, MiB.
+func (l *lab) rootMB() (int, error) {
+	info, err := os.Stat(l.Root)
+	if err != nil {
+		return 0, err
+	}
+	return int((info.Size() + 1<<20 - 1) >> 20), nil
 }
 
 // launch starts a machine that ends with the lab.
@@ -240,10 +275,10 @@ func echo(conn net.Conn) error {
 	return nil
 }
 
-// alive fails the test unless both ports echo.
-func alive(t *testing.T, m machine.Machine) {
+// alive fails the test unless the ports echo.
+func (l *lab) alive(t *testing.T, m machine.Machine) {
 	t.Helper()
-	for _, port := range []string{machine.PortControl, machine.PortFiles} {
+	for _, port := range l.Ports {
 		if err := echo(dial(t, m, port)); err != nil {
 			t.Fatalf("echo on %s: %v", port, err)
 		}

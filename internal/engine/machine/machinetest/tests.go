@@ -37,12 +37,13 @@ func testEcho(t *testing.T, l *lab) {
 
 func testDialAgain(t *testing.T, l *lab) {
 	m := l.shared(t)
-	first := dial(t, m, machine.PortFiles)
+	port := l.Ports[len(l.Ports)-1]
+	first := dial(t, m, port)
 	if err := echo(first); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if err := echo(dial(t, m, machine.PortFiles)); err != nil {
+		if err := echo(dial(t, m, port)); err != nil {
 			t.Fatalf("echo on a newer connection: %v", err)
 		}
 	}
@@ -59,19 +60,19 @@ func testSecondStart(t *testing.T, l *lab) {
 			t.Errorf("second start: %v", err)
 		}
 	}
-	alive(t, m)
+	l.alive(t, m)
 }
 
 func testAdoptAfterKill9(t *testing.T, l *lab) {
-	spec := l.next()
+	spec := l.next(t)
 	starter := l.startInProcess(t, spec)
 	if err := starter.Process.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	starter.Wait()
 	m := l.adopt(t, l.Open(t), spec.Dir)
-	alive(t, m)
-	alive(t, m)
+	l.alive(t, m)
+	l.alive(t, m)
 	if err := m.PowerDown(t.Context()); err != nil {
 		t.Fatalf("power down: %v", err)
 	}
@@ -90,7 +91,7 @@ func testRelease(t *testing.T, l *lab) {
 		t.Error("release ended the machine")
 	}
 	l.machine = l.adopt(t, l.engine, l.where.Dir)
-	alive(t, l.machine)
+	l.alive(t, l.machine)
 	if l.machine.PID() != m.PID() {
 		t.Errorf("adopted process %d instead of %d", l.machine.PID(), m.PID())
 	}
@@ -138,7 +139,7 @@ func testMurder(t *testing.T, l *lab) {
 
 func testStrays(t *testing.T, l *lab) {
 	e := l.Open(t)
-	spec := l.next()
+	spec := l.next(t)
 	m := l.launch(t, e, spec)
 	if strays, err := e.Strays(l.root); err != nil || len(strays) != 0 {
 		t.Errorf("its own machine is a stray: %v, %v", strays, err)
@@ -165,14 +166,14 @@ func testStrays(t *testing.T, l *lab) {
 
 func testUndo(t *testing.T, l *lab) {
 	e := l.Open(t)
-	broken := l.next()
+	broken := l.next(t)
 	failing := l.Broken(t, &broken)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, start := range map[string]func() (machine.Machine, error){
 		"broken":    func() (machine.Machine, error) { return failing.Start(t.Context(), broken) },
-		"cancelled": func() (machine.Machine, error) { return e.Start(cancelled, l.next()) },
-		"no cpu":    func() (machine.Machine, error) { s := l.next(); s.CPUs = 0; return e.Start(t.Context(), s) },
+		"cancelled": func() (machine.Machine, error) { return e.Start(cancelled, l.next(t)) },
+		"no cpu":    func() (machine.Machine, error) { s := l.next(t); s.CPUs = 0; return e.Start(t.Context(), s) },
 	} {
 		if m, err := start(); err == nil {
 			m.Kill()
@@ -199,7 +200,7 @@ func testUndo(t *testing.T, l *lab) {
 // testHalfStarted: the starter died before it recorded the machine.
 func testHalfStarted(t *testing.T, l *lab) {
 	e := l.Open(t)
-	spec := l.next()
+	spec := l.next(t)
 	m := l.launch(t, e, spec)
 	m.Release()
 	if err := os.Remove(filepath.Join(spec.Dir, machine.RecordFile)); err != nil {
@@ -230,7 +231,7 @@ func testNeverTrustAPID(t *testing.T, l *lab) {
 		t.Fatal(err)
 	}
 	e := l.Open(t)
-	dir, err := machine.MakeDir(l.next().Dir)
+	dir, err := machine.MakeDir(l.diskless().Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func testThree(t *testing.T, l *lab) {
 	e := l.Open(t)
 	var machines [3]machine.Machine
 	var errs [3]error
-	specs := []machine.Spec{l.next(), l.next(), l.next()}
+	specs := []machine.Spec{l.next(t), l.next(t), l.next(t)}
 	var wg sync.WaitGroup
 	for i, spec := range specs {
 		wg.Go(func() {

@@ -22,7 +22,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// diskMB is the initial size of the disks under test, MiB.
+// diskMB is the initial size of the disks under test, MiB, unless they lie over a root.
 const diskMB = 64
 
 var checksums = maphash.MakeSeed()
@@ -41,16 +41,19 @@ type world struct {
 func newWorld(t *testing.T, l *lab) *world {
 	t.Helper()
 	w := &world{lab: l, engine: l.Open(t), diskMB: diskMB, frozen: map[string]uint64{}}
-	base := filepath.Join(l.root, "base.raw")
-	if err := os.WriteFile(base, nil, 0o600); err != nil {
+	base, err := l.Root, error(nil)
+	if base == "" {
+		base = filepath.Join(l.root, "base.raw")
+		err = errors.Join(os.WriteFile(base, nil, 0o600), os.Truncate(base, diskMB<<20))
+	} else {
+		w.diskMB, err = l.rootMB()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(base, diskMB<<20); err != nil {
-		t.Fatal(err)
-	}
-	spec := l.next()
+	spec := l.diskless()
 	spec.Disk = w.path("disk")
-	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: base}, diskMB); err != nil {
+	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: base}, w.diskMB); err != nil {
 		t.Fatal(err)
 	}
 	w.m = l.launch(t, w.engine, spec)
@@ -169,9 +172,8 @@ func (w *world) snapshot(t *testing.T, m machine.Machine, change func(*machine.S
 // fork returns the spec of a machine that continues from a snapshot.
 func (w *world) fork(t *testing.T, at snapshot) machine.Spec {
 	t.Helper()
-	spec := machine.Spec{Restore: at.dir, Disk: w.path("disk")}
-	next := w.next()
-	spec.ID, spec.Dir = next.ID, next.Dir
+	next := w.diskless()
+	spec := machine.Spec{ID: next.ID, Dir: next.Dir, Restore: at.dir, Disk: w.path("disk"), Unserved: next.Unserved}
 	if err := w.engine.CreateDisk(t.Context(), spec.Disk, machine.Base{Path: at.disk, Format: "qcow2"}, w.diskMB); err != nil {
 		t.Fatal(err)
 	}

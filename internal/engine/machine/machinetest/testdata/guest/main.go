@@ -1,7 +1,8 @@
 // Guest stands in for the guest agent in tests of engines: it echoes on both
 // ports. As PID 1 of a virtual machine it loads the modules under /m first and
 // uses virtio ports; as "guest agent --control-socket P --files-socket P" it uses unix
-// sockets. It ends when the power button is pressed or SIGTERM comes.
+// sockets; as "holt-guest sandbox", PID 1 of a sandbox, it uses descriptors, for the
+// control port only. It ends when the power button is pressed or SIGTERM comes.
 package main
 
 import (
@@ -25,9 +26,12 @@ import (
 
 func main() {
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == "agent" {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "agent":
 		err = asProcess(os.Args[2:])
-	} else {
+	case len(os.Args) > 1 && os.Args[1] == "sandbox":
+		err = asSandbox()
+	default:
 		err = asInit()
 	}
 	fmt.Println("guest: ends:", err)
@@ -114,7 +118,7 @@ func asInit() error {
 		if err != nil {
 			return err
 		}
-		go echo(fd)
+		go echo(fd, fd)
 	}
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -189,14 +193,14 @@ func openPort(name string) (int, error) {
 	return 0, fmt.Errorf("no port %s among %v", name, ports)
 }
 
-// echo echoes lines, and answers requests, which begin with an exclamation
-// mark. While the host is not connected a read returns 0 bytes at once and a
+// echo echoes the lines that it reads from in to out, and answers requests, which
+// begin with an exclamation mark. While the host is not connected a read returns 0 bytes at once and a
 // write EAGAIN.
-func echo(fd int) {
+func echo(in, out int) {
 	buf := make([]byte, 32<<10)
 	var line []byte
 	for {
-		n, err := unix.Read(fd, buf)
+		n, err := unix.Read(in, buf)
 		if n <= 0 {
 			if err != nil && err != unix.EAGAIN {
 				fmt.Println("guest: read port:", err)
@@ -213,7 +217,7 @@ func echo(fd int) {
 			if request, is := bytes.CutPrefix(whole, []byte("!")); is {
 				whole = []byte(answer(strings.Fields(string(request))))
 			}
-			send(fd, append(bytes.Clone(whole), '\n'))
+			send(out, append(bytes.Clone(whole), '\n'))
 			line = rest
 		}
 	}

@@ -33,6 +33,8 @@ import (
 //	!calm                  end what was to go on for ever
 //	!link                  take frames of the network, and say how many were taken
 //	!use CPUS MB MB        use what was added: wait until there is so much, and say how much there is
+//	!room                  the size of the file system with the disk, MiB; only in a sandbox
+//	!end HOW               end the machine: off, reboot, or exit of PID 1
 func answer(request []string) string {
 	if len(request) == 0 {
 		return "failed: nothing was asked"
@@ -104,6 +106,10 @@ func ask(what, a, b string) (string, error) {
 		return "", verify()
 	case "link":
 		return linkUp()
+	case "room":
+		return room()
+	case "end":
+		return "", end(a)
 	case "calm":
 		epoch.Add(1)
 		return "", nil
@@ -121,6 +127,9 @@ func number(s string) int64 {
 
 // blockSize is the size of the disk's blocks in requests, bytes.
 const blockSize = 4096
+
+// diskPath is the disk: a device, except in a sandbox.
+var diskPath = "/dev/vda"
 
 // disk writes or reads one block of the disk, bypassing caches.
 func disk(what, n, word string) (string, error) {
@@ -150,7 +159,7 @@ func disk(what, n, word string) (string, error) {
 // openDisk opens the disk once the kernel has found it.
 func openDisk(flags int) (int, error) {
 	for {
-		fd, err := unix.Open("/dev/vda", flags, 0)
+		fd, err := unix.Open(diskPath, flags, 0)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return fd, err
 		}
