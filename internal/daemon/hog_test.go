@@ -20,12 +20,12 @@ var hogs = []hog{
 	{
 		takes:   "processes",
 		command: "exec perl -e 'fork while 1'",
-		bites:   `(grep -qx "$(cat $1/pids.max)" $1/pids.current || grep -q 'oom_kill [1-9]' $1/memory.events) && echo yes`,
+		bites:   `(grep -qx "$(cat $1/pids.max)" $1/pids.current || grep -qs 'oom_kill [1-9]' $1/memory.events) && echo yes`,
 	},
 	{
 		takes:   "memory",
-		command: `while :; do python3 -c 'b = [b"x" * (64 << 20) for _ in range(64)]'; done`,
-		bites:   `grep -q 'oom_kill [1-9]' $1/memory.events && echo yes`,
+		command: `rm -f /run/again; while :; do echo >> /run/again; python3 -c 'b = [b"x" * (64 << 20) for _ in range(64)]'; done`,
+		bites:   `test $(wc -l < /run/again) -gt 1 && echo yes`,
 	},
 	{
 		takes: "the root disk",
