@@ -196,7 +196,10 @@ func TestCreateDiskRefused(t *testing.T) {
 		if c.ctx == nil {
 			c.ctx = t.Context()
 		}
-		err := d.CreateDisk(c.ctx, c.path, c.base, max(c.sizeMB, testMB-1+min(1, testMB-c.sizeMB)))
+		if c.sizeMB == 0 {
+			c.sizeMB = testMB
+		}
+		err := d.CreateDisk(c.ctx, c.path, c.base, c.sizeMB)
 		if holt.CodeOf(err) != c.code || c.ctx == cancelled && !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -352,7 +355,7 @@ func TestCopySparse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Truncate(300<<20 + 1); err != nil {
+	if err := f.Truncate(100<<20 + 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{d.dir, "/dev/shm"} {
@@ -386,7 +389,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 4<<20, 400<<20); err != nil {
+	if _, err := f.WriteAt(make([]byte, 120<<20), 4<<20); err != nil {
 		t.Fatal(err)
 	}
 	small := t.TempDir()

@@ -37,7 +37,7 @@ const (
 	usualMB    = 64
 	overheadMB = 512
 	// processes is the limit for threads: each of the guest's address spaces has some on the host.
-	processes      = 16 << 10
+	processes      = 32 << 10
 	lowestPriority = 19 // of nice(1)
 )
 
@@ -105,6 +105,13 @@ func restored(spec machine.Spec) (machine.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
+	unfit := func(format string, args ...any) (machine.Spec, error) {
+		return spec, holt.Errorf(holt.Unsupported, "the image in %s was made %s", spec.Restore, fmt.Sprintf(format, args...)).
+			WithHint("a memory image needs the same program and processor; the machine's disk can be started on any")
+	}
+	if im.Engine != EngineName {
+		return unfit("by the engine %.40q", im.Engine)
+	}
 	if spec, err = spec.Restored(im); err != nil {
 		return spec, err
 	}
@@ -112,16 +119,13 @@ func restored(spec machine.Spec) (machine.Spec, error) {
 	if err := json.Unmarshal(im.Hardware, &was); err != nil {
 		return spec, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
 	}
-	here := HardwareHere()
-	switch {
-	case im.Engine != EngineName || was.GVisor != here.GVisor:
-		err = holt.Errorf(holt.Unsupported, "the image in %s was made by %s %s, and this is %s %s", spec.Restore, im.Engine, was.GVisor, EngineName, here.GVisor)
+	switch here := HardwareHere(); {
+	case was.GVisor != here.GVisor:
+		return unfit("by gVisor %.60s, and this is %s", was.GVisor, here.GVisor)
 	case was.CPU != here.CPU:
-		err = holt.Errorf(holt.Unsupported, "the image in %s was made on a processor with other features", spec.Restore)
-	default:
-		return spec, nil
+		return unfit("on a processor with other features")
 	}
-	return spec, holt.AsError(err).WithHint("a memory image needs the same program and processor; the machine's disk can be started on any")
+	return spec, nil
 }
 
 // HardwareHere returns the hardware of machines that this host starts.

@@ -69,7 +69,7 @@ func (g *groups) share() *share {
 	if memory != l.memory {
 		var all share
 		l.memory = memory
-		all, l.one = shares(memory, mostTasks())
+		all, l.one = shares(memory, mostTasks(memory))
 		all.set(g.dir)
 		groups, _ := filepath.Glob(filepath.Join(g.dir, "*", "cgroup.procs"))
 		for _, file := range groups {
@@ -80,9 +80,13 @@ func (g *groups) share() *share {
 	return &one
 }
 
-// mostTasks returns the kernel's limit of processes and threads.
-func mostTasks() int64 {
-	most := int64(1 << 15) // the kernel's default
+// mostTasks returns the kernel's limit of processes and threads. A sandbox's
+// kernel does not say one; then it is what Linux computes from the memory.
+func mostTasks(memory int64) int64 {
+	most := min(1<<15, memory/(128<<10))
+	if isThere("/proc/sys/kernel/threads-max") {
+		most = 1 << 15 // the default of pid_max
+	}
 	for _, name := range []string{"threads-max", "pid_max"} {
 		if b, err := os.ReadFile("/proc/sys/kernel/" + name); err == nil {
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,9 @@ import (
 
 const (
 	maxGroup = 2 << 10 // of a cgroup's path in an announcement; the rest is omitted
-	maxKnown = 1 << 14 // threads; the Go runtime has at most 10,000 at a time
+	maxKnown = 1 << 14 // threads
+	// maxThreads is more than a guest has processes and threads (see the agent's limits): each may block one.
+	maxThreads = 1 << 16
 )
 
 // announcer tells the keeper for which thread of the guest a thread of the
@@ -64,6 +67,7 @@ type announced struct {
 // hook changes gVisor's table of system calls, which nothing uses yet. fd is a
 // datagram socket connected to the keeper.
 func hook(fd int) {
+	debug.SetMaxThreads(maxThreads)
 	h := &announcer{fd: fd, known: map[int]announced{}, memory: memoryWatch{limit: memoryLimit(os.Args)}}
 	for _, n := range slices.Concat(pathCalls, archPathCalls) {
 		h.wrap(n, func(*kernel.Task, arch.SyscallArguments) bool { return true })

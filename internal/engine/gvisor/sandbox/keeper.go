@@ -37,6 +37,7 @@ type keeper struct {
 	conf   *config.Config
 	tags   *tags
 	lines  *lines
+	memory *os.File      // of the image that is restored; nil: none
 	served chan struct{} // closed when the workspace is served for the first time
 
 	mu      sync.Mutex
@@ -83,6 +84,13 @@ func (k *keeper) prepare() error {
 	}
 	if err := mountRoot(spec.Disk); err != nil {
 		return err
+	}
+	if spec.Restore != "" { // it may be removed as soon as the start is reported
+		memory, err := openImage(spec.Restore, imageDir)
+		if err != nil {
+			return err
+		}
+		k.memory = memory
 	}
 	if err := mount(k.launch.Guest, guestDir, "", unix.MS_BIND, ""); err != nil {
 		return err
@@ -140,15 +148,19 @@ func (k *keeper) run() error {
 	k.mu.Lock()
 	k.running = c
 	k.mu.Unlock()
-	over := make(chan error, 1)
+	over := make(chan machine.EndKind, 1)
 	go func() {
 		status, err := c.Wait()
 		k.log.Info("sandbox ended", "status", status, "err", err)
-		over <- err
+		if err == nil && status == 0 { // init has ended
+			over <- machine.EndOff
+		} else {
+			over <- machine.EndUnknown
+		}
 	}()
-	kind := machine.EndOff // init ended
+	var kind machine.EndKind
 	select {
-	case <-over:
+	case kind = <-over:
 		select {
 		case said := <-k.tags.Ended():
 			kind = machine.EndKind(said)
@@ -194,9 +206,7 @@ func (k *keeper) begin() (*container.Container, error) {
 	}
 	args := links(link, spec.Restore != "")
 	if spec.Restore != "" {
-		if err = openImage(spec.Restore, imageDir); err == nil {
-			err = c.Restore(k.conf, imageDir, false, false, args)
-		}
+		err = c.Restore(k.conf, imageDir, false, false, args)
 	} else if err = call(c, boot.ContMgrSetNetworkArgs, args); err == nil {
 		// Start would read a network namespace. With the host's network in this
 		// copy it does not; the sandbox, which was started before, has its own.

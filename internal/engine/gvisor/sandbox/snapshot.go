@@ -207,7 +207,6 @@ func (s *snapshot) hold() error {
 func (s *snapshot) swap() error {
 	for _, step := range s.swapSteps() {
 		if err := step(); err != nil {
-			os.Remove(s.spec.Disk) // at most a second name of the disk in use
 			return fmt.Errorf("swap the disks: %w", err)
 		}
 	}
@@ -232,7 +231,13 @@ func (s *snapshot) swapSteps() []func() error {
 			return errors.Join(h.Rename(s.spec.Disk, machine.Base{Path: s.disk, Format: gvisor.DiskFormat}).Write(f), f.Close())
 		},
 		func() error { return os.Link(s.disk, s.spec.Disk) },
-		func() error { return os.Rename(s.frozen(), s.disk) },
+		func() error {
+			err := os.Rename(s.frozen(), s.disk)
+			if err != nil {
+				os.Remove(s.spec.Disk)
+			}
+			return err
+		},
 	}
 }
 
@@ -293,20 +298,24 @@ func (s *snapshot) join() error {
 		os.Remove(s.path(checkpointfiles.PagesMetadataFileName)), os.Rename(s.path(checkpointfiles.StateFileName), s.path(machine.StateFile)))
 }
 
-// openImage makes gVisor's three files of an image's two, at to.
-func openImage(dir, to string) error {
+// openImage makes gVisor's three files of an image's two, at to. The third one
+// refers to the returned file, so that the image may be removed.
+func openImage(dir, to string) (memory *os.File, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, machine.StateFile))
 	if err != nil {
-		return fmt.Errorf("read machine image: %w", err)
+		return nil, fmt.Errorf("read machine image: %w", err)
 	}
 	state, table, err := split(b)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(
+	if memory, err = os.Open(filepath.Join(dir, machine.MemoryFile)); err != nil {
+		return nil, fmt.Errorf("read machine image: %w", err)
+	}
+	return memory, errors.Join(
 		os.WriteFile(filepath.Join(to, checkpointfiles.StateFileName), state, 0o600),
 		os.WriteFile(filepath.Join(to, checkpointfiles.PagesMetadataFileName), table, 0o600),
-		os.Symlink(filepath.Join(dir, machine.MemoryFile), filepath.Join(to, checkpointfiles.PagesFileName)))
+		os.Symlink(fmt.Sprintf("/proc/self/fd/%d", memory.Fd()), filepath.Join(to, checkpointfiles.PagesFileName)))
 }
 
 // split returns the two parts of an image's state file.
