@@ -25,7 +25,7 @@ import (
 // namespaces of their own, and see their own files only. All that holt does with a computer goes on so, also
 // under the daemon that takes it over.
 func TestApart(t *testing.T) {
-	v := &vm{t: t, dir: vmHome(t)}
+	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	ctx := t.Context()
 	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, ""); err != nil {

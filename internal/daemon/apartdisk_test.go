@@ -16,7 +16,7 @@ import (
 // TestHostileDisk: a guest that has taken QEMU over writes into its disk that it lies over another computer's, or
 // over a file of the host. Nothing that holt does with it opens that, and its QEMU is never shown it.
 func TestHostileDisk(t *testing.T) {
-	v := &vm{t: t, dir: vmHome(t)}
+	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	ctx := t.Context()
 	for _, name := range []string{"curie", "mallory"} {

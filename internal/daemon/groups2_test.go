@@ -22,7 +22,7 @@ exec /root/cgroup.test -test.v
 // every computer has: the tests of package cgroup run in one as the daemon does on a host, as a service
 // that groups are delegated to, and one of each hog is bounded by the kernel there.
 func TestGroupsVersion2(t *testing.T) {
-	v := &vm{t: t, dir: vmHome(t)}
+	v := &vm{t: t, dir: virtualHome(t)}
 	program := filepath.Join(t.TempDir(), "cgroup.test")
 	cmd := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, "holt/internal/engine/cgroup")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -20,11 +20,23 @@ import (
 	"holt/internal/network"
 )
 
-// vmHome is a data directory of a daemon with real virtual machines. Nothing may
-// be left of them when the test ends.
+// vmHome is a data directory of a daemon with isolated machines: sandboxes, which start
+// quickly everywhere, or virtual machines if HOLT_TEST_ENGINE says qemu. Nothing
+// may be left of them when the test ends.
 func vmHome(t *testing.T) string {
 	t.Helper()
-	t.Setenv(holt.EnvEngine, cmp.Or(os.Getenv(envVM), daemon.EngineGVisor))
+	return homeOn(t, cmp.Or(os.Getenv(envVM), daemon.EngineGVisor))
+}
+
+// virtualHome is one of a daemon with virtual machines, for what only they have.
+func virtualHome(t *testing.T) string {
+	t.Helper()
+	return homeOn(t, daemon.EngineQEMU)
+}
+
+func homeOn(t *testing.T, engine string) string {
+	t.Helper()
+	t.Setenv(holt.EnvEngine, engine)
 	t.Setenv(envSandbox, machinetest.Holt(t))
 	t.Setenv(holt.EnvImageDir, machinetest.Images(t))
 	dir, err := os.MkdirTemp("", "holt-home")

@@ -45,7 +45,7 @@ func TestSnapshotsOnFullHost(t *testing.T) {
 		}
 	})
 	t.Setenv("TMPDIR", home)
-	v := &vm{t: t, dir: vmHome(t)}
+	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	heard := v.curieThatSyncs()
 	for _, left := range lefts {
