@@ -65,6 +65,7 @@ func TestMachine(t *testing.T) {
 	t.Parallel()
 	requireImages(t, "base", "coding-agent")
 	stories(t, "testdata/machine", "gvisor")
+	stories(t, "testdata/qemu", "qemu")
 	if soak() { // the image alone takes minutes
 		requireImages(t, "browser")
 		stories(t, "testdata/browser", "qemu")

@@ -380,7 +380,7 @@ func TestCopySparse(t *testing.T) {
 // TestFullDisk: it returns OutOfSpace and leaves nothing.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+		t.Fatal("mounting needs root")
 	}
 	d := newDisks(t)
 	disk := d.over("disk", "")

@@ -28,12 +28,15 @@ import (
 const (
 	// startWait is the timeout of a start without another deadline.
 	startWait = time.Minute
-	groupWait = time.Second // for the kernel to remove a sandbox from its group
-	maxLog    = 1 << 20     // of the keeper, when a machine starts, bytes
+	groupWait = time.Second      // for the kernel to remove a sandbox from its group
+	goneWait  = 10 * time.Second // for the end of a keeper that has closed a connection
+	maxLog    = 1 << 20          // of the keeper, when a machine starts, bytes
 
 	// usualMB is the typical memory of keeper, gofer, sentry and the network process
-	// in addition to the guest's, MiB; overheadMB is the limit for it, with the page
-	// cache of the disk, which the kernel reclaims.
+	// in addition to the guest's, MiB. The limit for it is overheadMB, with the page
+	// cache of the disk, which the kernel reclaims, and as much as the guest's: each
+	// process of the guest takes some 0.6 MiB of the host besides its own memory, and
+	// the agent allows at most one for each 0.7 MiB of the guest's.
 	usualMB    = 64
 	overheadMB = 512
 	// processes is the limit for threads: each of the guest's address spaces has some on the host.
@@ -207,7 +210,7 @@ func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) er
 		return fmt.Errorf("open a pidfd of the sandbox's keeper: %w", err)
 	}
 	g.engine.claims.Add(p)
-	limits := cgroup.Limits{CPUs: float64(spec.CPUs) + 1, MemoryBytes: int64(spec.MemoryMB+overheadMB) * mib, Processes: processes, Background: spec.Background}
+	limits := cgroup.Limits{CPUs: float64(spec.CPUs) + 1, MemoryBytes: int64(2*spec.MemoryMB+overheadMB) * mib, Processes: processes, Background: spec.Background}
 	if err := g.engine.groups.Put(g.Dir.Path, g.Handle.PID, limits); err != nil {
 		g.engine.log.Warn("cannot set all resource limits of a machine", "machine", spec.ID, "err", err)
 	}
@@ -289,13 +292,30 @@ func (g *guest) gone(err error) error {
 	if err == nil {
 		return nil
 	}
+	wait := time.Duration(0)
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, broken) { // the keeper is about to end: its sockets are closed first
+			wait = goneWait
+		}
+	}
+	late, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
 	select {
 	case <-g.Handle.Done():
 		return machine.Gone(g.Dir.Path)
-	default:
+	case <-late.Done():
 	}
-	if errors.Is(err, machine.ErrGone) {
+	if errors.Is(err, machine.ErrGone) || g.ended() {
 		return machine.Gone(g.Dir.Path)
 	}
 	return err
+}
+
+func (g *guest) ended() bool {
+	select {
+	case <-g.Handle.Done():
+		return true
+	default:
+		return false
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // TestIsInit: only PID 1 of a namespace directly below is a machine's process.
 func TestIsInit(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("making PID namespaces needs root")
+		t.Fatal("making PID namespaces needs root")
 	}
 	outer := exec.Command("sh", "-c", "unshare --pid --fork sleep infinity & echo; wait")
 	outer.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
@@ -50,4 +51,19 @@ func TestIsInit(t *testing.T) {
 			t.Errorf("process %d: %v", pid, got)
 		}
 	}
+}
+
+// FuzzMountinfo: only connections named in the table are aborted.
+func FuzzMountinfo(f *testing.F) {
+	f.Add([]byte("36 35 0:51 / /home/agent rw - fuse.holt workspace rw\n"))
+	f.Add([]byte("36 35 0:../51 / /x rw - fuse x\n36 35 0:+1 / /x rw - fuse x\n1 1 0:7 / / rw - fusectl x\n"))
+	f.Fuzz(func(t *testing.T, table []byte) {
+		found := map[uint32]bool{}
+		addFuse(found, table)
+		for c := range found {
+			if !regexp.MustCompile(fmt.Sprintf(`\b0:0*%d\b`, c)).Match(table) {
+				t.Errorf("%d", c)
+			}
+		}
+	})
 }

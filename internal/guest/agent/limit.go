@@ -81,9 +81,9 @@ func (g *groups) share() *share {
 }
 
 // mostTasks returns the kernel's limit of processes and threads. A sandbox's
-// kernel does not say one; then it is what Linux computes from the memory.
+// kernel does not say one, and takes memory of the host for each.
 func mostTasks(memory int64) int64 {
-	most := min(1<<15, memory/(128<<10))
+	most := min(1<<15, memory/(512<<10))
 	if isThere("/proc/sys/kernel/threads-max") {
 		most = 1 << 15 // the default of pid_max
 	}

@@ -18,6 +18,7 @@ import (
 )
 
 const (
+	panicFile     = "panic.log"                      // in the machine's directory: what the sentry says when it crashes
 	guestBoot     = "/run/holt-boot"                 // where the guest has the program holt-guest at first
 	workspaceIn   = "/home/agent"                    // in the guest
 	networkMTU    = 16 << 10                         // maximum payload of a frame, bytes, as in package netstack
@@ -89,11 +90,12 @@ func share(spec machine.Spec, percent int64) string {
 }
 
 // settings are what would be runsc's flags. They reach sentry and gofer as flags.
-func settings(debug string) (*config.Config, error) {
+func settings(dir, debug string) (*config.Config, error) {
 	flags := rflag.NewFlagSet("runsc", rflag.ContinueOnError)
 	config.RegisterFlags(flags)
 	all := map[string]string{
 		"root":                    bundleDir + "/state",
+		"panic-log":               dir + "/" + panicFile,
 		"network":                 "sandbox",
 		"host-settings":           "ignore",
 		"sidecar-usage-policy":    "LEGACY_DEPRECATED_SLOW_EMBEDDED_FALLBACK", // this program is all of gVisor

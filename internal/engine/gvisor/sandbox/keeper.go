@@ -98,7 +98,7 @@ func (k *keeper) prepare() error {
 	gvlog.SetLevel(gvlog.Warning)
 	gvlog.SetTarget(&gvlog.GoogleEmitter{Writer: &gvlog.Writer{Next: os.Stderr}})
 	var err error
-	if k.conf, err = settings(os.Getenv(gvisor.DebugEnv)); err != nil {
+	if k.conf, err = settings(spec.Dir, os.Getenv(gvisor.DebugEnv)); err != nil {
 		return err
 	}
 	if k.tags, err = newTags(bundleDir + "/tags.sock"); err != nil {

@@ -35,9 +35,11 @@ const (
 	superBlock = 1024             // offset of it in an ext4 image
 )
 
-// enter makes the mount namespace private, and mounts what does not depend on the machine.
+// enter makes mounts in this namespace private, and mounts what does not depend on
+// the machine. What the host mounts later comes here too, for an image may be
+// written there; and what it unmounts goes, for otherwise it stayed in use.
 func enter() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := os.MkdirAll(top, 0o700); err != nil {
@@ -56,7 +58,7 @@ func enter() error {
 
 func mount(source, target, kind string, flags uintptr, options string) error {
 	if err := unix.Mount(source, target, kind, flags, options); err != nil {
-		return fmt.Errorf("mount %s on %s: %w", kind, target, err)
+		return fmt.Errorf("mount %s on %s: %w", source, target, err)
 	}
 	return nil
 }

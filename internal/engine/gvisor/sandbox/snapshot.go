@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -109,7 +110,7 @@ func (s *snapshot) take() error {
 	}
 	s.paused = time.Now()
 	taken, paused := s.disk, true
-	err := s.copy()
+	err := full(s.copy())
 	if err == nil {
 		err = s.hold()
 	}
@@ -121,7 +122,7 @@ func (s *snapshot) take() error {
 	}
 	s.report.Pause = time.Since(s.paused)
 	if err == nil {
-		err = s.keep(taken)
+		err = full(s.keep(taken))
 	}
 	if err != nil {
 		err = errors.Join(err, s.undo(taken))
@@ -130,6 +131,14 @@ func (s *snapshot) take() error {
 		err = errors.Join(err, s.running.Resume())
 	}
 	return err
+}
+
+// full gives an error the code OutOfSpace if the host's disk is full. The sentry's errors are only text.
+func full(err error) error {
+	if err == nil || !strings.Contains(err.Error(), unix.ENOSPC.Error()) && !strings.Contains(err.Error(), unix.EDQUOT.Error()) {
+		return err
+	}
+	return holt.Errorf(holt.OutOfSpace, "the host's disk is full: %w", err).WithHint("free some space: as much as the machine's memory, and what its disk holds")
 }
 
 // undo gives the disk in use the name that it had, and removes the copy.

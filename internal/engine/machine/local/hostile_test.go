@@ -1,9 +1,7 @@
 package local
 
 import (
-	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,19 +23,4 @@ func TestEnvironment(t *testing.T) {
 	if err != nil || strings.Contains(string(b), "hunter2") {
 		t.Errorf("%q, %v", b, err)
 	}
-}
-
-// FuzzMountinfo: only connections named in the table are aborted.
-func FuzzMountinfo(f *testing.F) {
-	f.Add([]byte("36 35 0:51 / /home/agent rw - fuse.holt workspace rw\n"))
-	f.Add([]byte("36 35 0:../51 / /x rw - fuse x\n36 35 0:+1 / /x rw - fuse x\n1 1 0:7 / / rw - fusectl x\n"))
-	f.Fuzz(func(t *testing.T, table []byte) {
-		found := map[uint32]bool{}
-		addFuse(found, table)
-		for c := range found {
-			if !regexp.MustCompile(fmt.Sprintf(`\b0:0*%d\b`, c)).Match(table) {
-				t.Errorf("%d", c)
-			}
-		}
-	})
 }
