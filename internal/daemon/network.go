@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/image"
 	"holt/internal/network"
 	"holt/internal/network/netstack"
@@ -23,7 +25,8 @@ func (d *Daemon) networks() *network.Networks {
 	}
 	d.reach = openReach(d.log, image.PackageHosts)
 	d.onClose(closing(d.reach.close))
-	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: d.engine.Capabilities().OwnUser, Log: d.log, Own: d.ownOf})
+	ownUser := func(e machine.Engine) bool { return e.Capabilities().OwnUser }
+	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: slices.ContainsFunc(d.engines.All(), ownUser), Log: d.log, Own: d.ownOf})
 }
 
 // Own sets the handler of requests that computers make to http://holt.internal/. Until then they get an error.

@@ -25,8 +25,9 @@ type record struct {
 	BootModules []string  `json:"boot_modules"`
 	DiskMB      int       `json:"disk_mb"`
 	Args        []string  `json:"args,omitempty"`
-	Units       []string  `json:"units,omitempty"` // that must be active before a computer is ready
-	Bytes       int64     `json:"bytes"`           // allocated
+	Units       []string  `json:"units,omitempty"`  // that must be active before a computer is ready
+	Engine      string    `json:"engine,omitempty"` // that its computers need
+	Bytes       int64     `json:"bytes"`            // allocated
 	BuiltAt     time.Time `json:"built_at"`
 }
 
@@ -278,7 +279,7 @@ func (s *Store) image(rec record, built bool) (Image, error) {
 	dir := s.rootDir(rec.Digest)
 	return Image{
 		Image: s.wire(rec, built), Root: filepath.Join(dir, rootDisk), RootMB: rec.DiskMB,
-		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units,
+		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units, Engine: rec.Engine,
 	}, nil
 }
 
