@@ -112,7 +112,7 @@ func (w *keptWorld) take(kind holt.SnapshotKind) snapshot {
 	m := snapshot{Snapshot: holt.Snapshot{ID: holt.NewSnapshotID(), Kind: kind, ComputerID: w.r.ID, Parent: w.r.snapshot, CPUs: 1, MemoryMB: len(b) >> 20,
 		CreatedAt: w.began.Add(time.Duration(w.n) * time.Second)}, workspace: w.r.workspaceID, disk: holt.NewDiskID()}
 	w.ok(os.WriteFile(w.disks.path(m.disk), bytes.Repeat([]byte{byte(w.n)}, 100_000), 0o600))
-	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.disks.insert(tx, m.disk, w.r.disk, &record{image: "digest"}) }))
+	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.disks.insert(tx, m.disk, w.r.disk, w.r) }))
 	w.ok(w.snapshots.insert(w.t.Context(), w.disks, *w.r, m, nil))
 	dir := w.snapshots.path(m.ID)
 	w.ok(os.MkdirAll(dir, 0o700))

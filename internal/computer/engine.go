@@ -137,7 +137,7 @@ func (e missing) err() error {
 	if e.why != nil {
 		err = holt.Errorf(holt.Unsupported, "this daemon does not have the engine %s: %w", family(e.name), e.why)
 		if why := holt.AsError(e.why).Hint; why != "" {
-			hint = why
+			hint = why + ", then restart the daemon: holt down --keep, then holt up"
 		}
 	}
 	return err.WithHint("%s", hint)
