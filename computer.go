@@ -31,7 +31,7 @@ type Computer struct {
 	Template   string        `json:"template" doc:"template of its root disk"`
 	State      ComputerState `json:"state"`
 	Reason     string        `json:"reason,omitempty" doc:"reason for the state, if it is not obvious"`
-	Engine     string        `json:"engine" doc:"what runs it: qemu-kvm, qemu-tcg or local"`
+	Engine     string        `json:"engine" doc:"what runs it: qemu-kvm, qemu-tcg, gvisor or local"`
 	CPUs       int           `json:"cpus"`
 	MemoryMB   int           `json:"memory_mb" doc:"MiB"`
 	DiskSizeMB int           `json:"disk_size_mb" doc:"size of the root disk, MiB"`
@@ -76,6 +76,7 @@ const DefaultWorkspaceMB = 20480
 type ComputerSpec struct {
 	Name       string `json:"name,omitempty" doc:"default: an automatic name"`
 	Template   string `json:"template,omitempty" doc:"default: base"`
+	Engine     string `json:"engine,omitempty" doc:"what runs it: qemu or gvisor; default: what its template needs, or else the daemon's default. It stays the same for the computer's life"`
 	CPUs       int    `json:"cpus,omitempty" doc:"default: 1"`
 	MemoryMB   int    `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int    `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`

@@ -70,6 +70,7 @@ const (
 // the defaults.
 type JobSpec struct {
 	Template   string         `json:"template,omitempty" doc:"template of its computer; default: base"`
+	Engine     string         `json:"engine,omitempty" doc:"what runs its computer: qemu or gvisor; default: what its template needs, or else the daemon's default"`
 	CPUs       int            `json:"cpus,omitempty" doc:"default: 1"`
 	MemoryMB   int            `json:"memory_mb,omitempty" doc:"MiB; default: 1024"`
 	DiskSizeMB int            `json:"disk_size_mb,omitempty" doc:"MiB; default: 10240"`

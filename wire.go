@@ -10,7 +10,7 @@ const (
 	EnvSocket = "HOLT_SOCKET"
 	// EnvImageDir names the directory of built images; several daemons may share one.
 	EnvImageDir = "HOLT_IMAGE_DIR"
-	// EnvEngine is the engine that holt serve uses: auto, qemu, gvisor or local.
+	// EnvEngine is the default engine of holt serve: auto, qemu, gvisor or local.
 	EnvEngine = "HOLT_ENGINE"
 	// EnvArchive names the directory of the archive's packs, if not below the data directory.
 	EnvArchive = "HOLT_ARCHIVE"
@@ -157,7 +157,7 @@ type Health struct {
 	Version   string    `json:"version" doc:"version of holt"`
 	PID       int       `json:"pid" doc:"process id of the daemon on its host"`
 	DataDir   string    `json:"data_dir"`
-	Engine    string    `json:"engine" doc:"what runs new computers: qemu-kvm, qemu-tcg or local"`
+	Engine    string    `json:"engine" doc:"what runs new computers by default: qemu-kvm, qemu-tcg, gvisor or local"`
 	StartedAt time.Time `json:"started_at"`
 	Running   int       `json:"running" doc:"number of running computers"`
 }

@@ -11,13 +11,14 @@ import (
 	"holt/internal/cli"
 	"holt/internal/daemon"
 	"holt/internal/doctor"
+	"holt/internal/engine/gvisor"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/qemu"
 )
 
 // examine looks at this machine. A daemon that runs here does it better: it
 // knows which machines are its own, and its port is its own affair.
-func examine(ctx context.Context, at cli.Place, listen string) ([]holt.Finding, error) {
+func examine(ctx context.Context, at cli.Place, engine, listen string) ([]holt.Finding, error) {
 	if c, err := client.New(client.Options{Socket: filepath.Join(at.DataDir, "holt.sock"), Patience: time.Second}); err == nil {
 		if _, err := c.Daemon.Health(ctx); err == nil {
 			return c.Daemon.Doctor(ctx)
@@ -29,7 +30,7 @@ func examine(ctx context.Context, at cli.Place, listen string) ([]holt.Finding, 
 		opt.CacheDir = at.DataDir
 	}
 	return doctor.Examine(ctx, doctor.Options{
-		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen, Mounts: mounts,
+		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen, Mounts: mounts, Engine: engine, GVisor: gvisor.Check,
 		Probe: func(ctx context.Context) (doctor.Probe, error) {
 			v, err := qemu.Probe(ctx, opt)
 			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err

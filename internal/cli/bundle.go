@@ -121,7 +121,7 @@ func (a *app) parts(c *client.Client) []part {
 			if err != nil {
 				return err
 			}
-			return answerJSON(w)(a.local.Doctor(ctx, at, ""))
+			return answerJSON(w)(a.local.Doctor(ctx, at, a.engineSetting(), ""))
 		}},
 		{"computers.txt", func(ctx context.Context, w io.Writer) error { return writeStates(ctx, c, w) }},
 		{"images.json", func(ctx context.Context, w io.Writer) error { return answerJSON(w)(c.Images.List(ctx)) }},

@@ -86,6 +86,7 @@ keys. Otherwise the template is booted first, and a boot snapshot is kept for th
 	f := cmd.Flags()
 	f.StringVar(&spec.Name, "name", "", "as NAME: a DNS label")
 	f.StringVar(&spec.Template, "template", "", "source of the root disk: a template, the path of a recipe, or an OCI image (default: base)")
+	engineFlag(cmd, &spec.Engine)
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")
@@ -98,6 +99,14 @@ keys. Otherwise the template is booted first, and a boot snapshot is kept for th
 	a.completeFlag(cmd, "template", a.templateNames)
 	a.completeFlag(cmd, "workspace", a.workspaceNames)
 	return cmd
+}
+
+// engineFlag adds --engine of a new computer.
+func engineFlag(cmd *cobra.Command, engine *string) {
+	cmd.Flags().StringVar(engine, "engine", "", "what runs it: qemu (a virtual machine with a kernel of its own) or gvisor (a sandbox, much faster without KVM; no Docker or kernel modules) (default: what the template needs, or else the daemon's default)")
+	if err := cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]cobra.Completion{"qemu", "gvisor"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag's name is misspelt
+	}
 }
 
 func (a *app) computerList() *cobra.Command {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,12 +22,12 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Checks everything that holt needs on this machine, and says how to fix what is missing.
 The exit status is 0 unless a finding is bad.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := a.examine(cmd.Context(), listen)
+			findings, err := a.examine(cmd.Context(), a.engineSetting(), listen)
 			if err != nil {
 				return err
 			}
 			if install && !a.remote() {
-				if findings, err = a.mend(cmd.Context(), findings, listen, yes); err != nil {
+				if findings, err = a.mend(cmd.Context(), findings, a.engineSetting(), listen, yes); err != nil {
 					return err
 				}
 			}
@@ -48,8 +49,11 @@ The exit status is 0 unless a finding is bad.`,
 	return cmd
 }
 
+// engineSetting is the default engine of a daemon that is started without flags.
+func (a *app) engineSetting() string { return cmp.Or(a.getenv(holt.EnvEngine), "auto") }
+
 // examine asks the doctor of the daemon's machine.
-func (a *app) examine(ctx context.Context, listen string) (findings []holt.Finding, err error) {
+func (a *app) examine(ctx context.Context, engine, listen string) (findings []holt.Finding, err error) {
 	err = a.wait("examining", func() error {
 		if a.remote() {
 			c, err := a.connect()
@@ -63,14 +67,14 @@ func (a *app) examine(ctx context.Context, listen string) (findings []holt.Findi
 		if err != nil {
 			return err
 		}
-		findings, err = a.local.Doctor(ctx, at, listen)
+		findings, err = a.local.Doctor(ctx, at, engine, listen)
 		return err
 	})
 	return findings, err
 }
 
 // mend installs the packages that findings ask for, and looks again.
-func (a *app) mend(ctx context.Context, findings []holt.Finding, listen string, yes bool) ([]holt.Finding, error) {
+func (a *app) mend(ctx context.Context, findings []holt.Finding, engine, listen string, yes bool) ([]holt.Finding, error) {
 	var missing []string
 	for _, f := range findings {
 		if f.Verdict != holt.VerdictOK {
@@ -96,7 +100,7 @@ func (a *app) mend(ctx context.Context, findings []holt.Finding, listen string, 
 	if err != nil {
 		return nil, err
 	}
-	return a.examine(ctx, listen)
+	return a.examine(ctx, engine, listen)
 }
 
 func worst(findings []holt.Finding) holt.Verdict {

@@ -55,6 +55,7 @@ type batchLine struct {
 	Cwd        holt.OSString                   `json:"cwd"`
 	Template   string                          `json:"template"`
 	Image      string                          `json:"image"`
+	Engine     string                          `json:"engine"`
 	CPUs       int                             `json:"cpus"`
 	MemoryMB   int                             `json:"memory_mb"`
 	DiskSizeMB int                             `json:"disk_size_mb"`
@@ -133,6 +134,7 @@ func (l *batchLine) fill(dir string) error {
 	s.Run.Command, s.Run.Argv = l.Command, l.Argv
 	s.Run.User, s.Run.Cwd = cmp.Or(l.User, s.Run.User), cmp.Or(l.Cwd, s.Run.Cwd)
 	s.CPUs, s.MemoryMB, s.DiskSizeMB = cmp.Or(l.CPUs, s.CPUs), cmp.Or(l.MemoryMB, s.MemoryMB), cmp.Or(l.DiskSizeMB, s.DiskSizeMB)
+	s.Engine = cmp.Or(l.Engine, s.Engine)
 	s.Collect, s.SecretsOf = cmp.Or(l.Collect, s.Collect), cmp.Or(l.SecretsOf, s.SecretsOf)
 	if l.Egress != "" || l.Allow != nil {
 		var before holt.NetworkPolicy

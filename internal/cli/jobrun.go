@@ -49,12 +49,12 @@ the network, --allow permits only the given destinations (see holt computer netw
 
 With --batch, each line of a file is a job. Flags are the defaults of its fields:
   {"id": "a", "command": "make", "in": "a.src", "env": {"K": "V"}, "timeout": "10m"}
-Other fields: argv (instead of command), user, cwd, template, image, cpus, memory_mb, disk_size_mb,
-collect, egress, allow (a list; replaces --allow) and secrets_of. Paths are relative to the file. A
-directory is sent once, however many jobs use it. The outputs of a job go to DIR/ID, its output to
-DIR/ID.log, and its result to a line of DIR/results.jsonl, where DIR is --out or FILE.out. --resume
-skips lines that already have a result for the same id and content, and waits for running jobs. The
-exit status is 1 if a job failed.`,
+Other fields: argv (instead of command), user, cwd, template, image, engine, cpus, memory_mb,
+disk_size_mb, collect, egress, allow (a list; replaces --allow) and secrets_of. Paths are relative
+to the file. A directory is sent once, however many jobs use it. The outputs of a job go to DIR/ID,
+its output to DIR/ID.log, and its result to a line of DIR/results.jsonl, where DIR is --out or
+FILE.out. --resume skips lines that already have a result for the same id and content, and waits for
+running jobs. The exit status is 1 if a job failed.`,
 		Example: `  holt job run --in . --out results --timeout 10m "make test && cp report.xml out"
   holt job run --in . --egress off "python3 untrusted.py"
   holt job run --template coding-agent --cpus 2 --memory-mb 2048 -- python3 -c 'print(6*7)'
@@ -89,6 +89,7 @@ exit status is 1 if a job failed.`,
 	f := cmd.Flags()
 	f.StringVar(&spec.Template, "template", "", "source of its root disk: a template, the path of a recipe, or an OCI image (default: base)")
 	f.StringVar(&flags.image, "image", "", "an OCI image instead of a template: docker://…, oci:… or docker-archive:…")
+	engineFlag(cmd, &spec.Engine)
 	f.IntVar(&spec.CPUs, "cpus", 0, "virtual processors (default: 1)")
 	f.IntVar(&spec.MemoryMB, "memory-mb", 0, "memory, MiB (default: 1024)")
 	f.IntVar(&spec.DiskSizeMB, "disk-size-mb", 0, "root disk, MiB (default: 10240)")

@@ -18,8 +18,9 @@ type Local struct {
 	Network func(ctx context.Context, dir string) error
 	// Keep is the process that keeps a mount while no daemon serves it, and listens on a socket.
 	Keep func(socket string) error
-	// Doctor examines this machine; listen is the TCP address a daemon is to have, "" for none.
-	Doctor func(ctx context.Context, at Place, listen string) ([]holt.Finding, error)
+	// Doctor examines this machine; engine and listen are the daemon's settings: its default engine, and its TCP
+	// address, "" for none.
+	Doctor func(ctx context.Context, at Place, engine, listen string) ([]holt.Finding, error)
 	// Install installs Debian packages.
 	Install func(ctx context.Context, packages []string, progress func(Progress)) error
 	// CheckShape refuses what no computer of this machine can have.
@@ -45,7 +46,7 @@ type Place struct {
 // ServeOptions configure a daemon.
 type ServeOptions struct {
 	Place
-	Engine        string     // auto, qemu, gvisor or local
+	Engine        string     // that computers have by default: auto, qemu, gvisor or local
 	Log           string     // file that standard error is, to be turned over when it is large; "" for another
 	Listen        string     // TCP address, "" for none
 	SSHListen     string     // TCP address for SSH clients; "": localhost:2222 if that is free, "off": none

@@ -40,7 +40,7 @@ var manEnvironment = [][2]string{
 	{holt.EnvSocket, "The socket of the daemon on this machine."},
 	{holt.EnvDataDir, "The daemon's data directory, with its socket."},
 	{holt.EnvImageDir, "The directory of built images."},
-	{holt.EnvEngine, "What runs the daemon's machines: auto, qemu, gvisor or local."},
+	{holt.EnvEngine, "What runs computers that name no engine: auto, qemu, gvisor or local."},
 	{holt.EnvArchive, "The directory of the daemon's archive."},
 	{"XDG_CONFIG_HOME", "The contexts are in holt/contexts.json below it (default: ~/.config)."},
 	{"NO_COLOR", "If it is set, output has no colours; neither has it if TERM is dumb or the output is not a terminal."},

@@ -48,7 +48,7 @@ func (s *setting) Set(text string) error {
 func (a *app) settings(cmd *cobra.Command) *settings {
 	s := &settings{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
 	f := s.flags
-	f.Var(s.oneOf(&s.Engine, cmp.Or(a.getenv(holt.EnvEngine), "auto"), "auto", "qemu", "gvisor", "local"), "engine", "what runs machines: auto, qemu, gvisor or local (no isolation; for tests)")
+	f.Var(s.oneOf(&s.Engine, a.engineSetting(), "auto", "qemu", "gvisor", "local"), "engine", "what runs computers that name no engine: qemu, gvisor, auto (qemu with KVM, else gvisor if it works here, else qemu in software emulation) or local (no isolation; for tests)")
 	f.StringVar(&s.Listen, "listen", "", "serve the API on this TCP address too, such as localhost:4646 (127.0.0.1 and ::1); every caller needs a token")
 	f.StringVar(&s.SSHListen, "ssh-listen", "", "serve SSH on this TCP address, such as 0.0.0.0:2222, or off; every client needs a key or a token (default: localhost:2222 if that port is free)")
 	f.BoolVar(&s.Insecure, "insecure-listen", false, "allow --listen and --preview-listen on addresses that other machines reach, without TLS; everything sent there, tokens included, is unencrypted")
@@ -65,7 +65,7 @@ func (a *app) settings(cmd *cobra.Command) *settings {
 	f.Var(&setting{kind: "string", set: s.metricsAt}, "metrics-listen", "serve Prometheus metrics without a token at http://ADDRESS/metrics; a loopback address, such as localhost:4648")
 	f.Var(s.oneOf(&s.LogFormat, "auto", "auto", "text", "json"), "log-format", "format of the log: text, json, or auto (text on a terminal, else json)")
 	f.Var(&setting{text: "info", kind: "string", set: s.level}, "log-level", "lowest level that is logged: debug (includes calls that only read), info, warn or error")
-	f.DurationVar(&s.Renew, "renew-after", time.Minute, "time from the daemon's start until it boots, in the background and one at a time, templates without a usable boot snapshot (new, or for another version of holt or QEMU); 0: never")
+	f.DurationVar(&s.Renew, "renew-after", time.Minute, "time from the daemon's start until it boots, in the background and one at a time, templates without a usable boot snapshot (new, or for another version of holt or of the engine); 0: never")
 	cmd.Flags().AddFlagSet(f)
 	cmd.Flags().Var(file(&s.path, ""), "config", "the daemon's configuration file: lines NAME = VALUE, where NAME is a flag without dashes; a flag overrides its line (default: "+settingsFile+" in the data directory, if it exists)")
 	return s

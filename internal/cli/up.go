@@ -98,11 +98,11 @@ The daemon gets the flags given here and its configuration file (holt serve --he
 
 // up does everything between a fresh machine and the first computer.
 func (a *app) up(ctx context.Context, opt ServeOptions, flags []string, template string, yes bool) error {
-	findings, err := a.local.Doctor(ctx, opt.Place, opt.Listen)
+	findings, err := a.local.Doctor(ctx, opt.Place, opt.Engine, opt.Listen)
 	if err != nil {
 		return err
 	}
-	if findings, err = a.mend(ctx, findings, opt.Listen, yes); err != nil {
+	if findings, err = a.mend(ctx, findings, opt.Engine, opt.Listen, yes); err != nil {
 		return err
 	}
 	for _, f := range findings {
@@ -137,6 +137,9 @@ func (a *app) up(ctx context.Context, opt ServeOptions, flags []string, template
 	} else {
 		a.say("the daemon is running (process %d, engine %s); its log is %s", health.PID, health.Engine, logPath(opt.DataDir))
 	}
+	if line := withoutKVM(opt.Engine, health.Engine); line != "" {
+		a.say("%s", line)
+	}
 	if image.Unbooted != nil { // a boot snapshot that is out of date is renewed by the daemon
 		if _, err := a.boot(ctx, c, image, *image.Unbooted); ctx.Err() != nil {
 			return ctx.Err()
@@ -160,6 +163,19 @@ Next:
 		fmt.Fprintf(a.Out, "In this shell, run this first: export %s=%s\n", holt.EnvDataDir, opt.DataDir)
 	}
 	return nil
+}
+
+// withoutKVM says what it means that a daemon, which was asked for an engine, does not use KVM; "" if it does.
+func withoutKVM(asked, engine string) string {
+	switch {
+	case engine == "gvisor" && asked == "auto":
+		return "No usable KVM on this machine: computers run in gVisor sandboxes. Docker and kernel modules need --engine qemu, which is slower."
+	case engine == "qemu-tcg" && asked == "auto":
+		return "No usable KVM on this machine, and no gVisor sandboxes (holt doctor says why): computers run in software emulation, 5 to 20 times slower."
+	case engine == "qemu-tcg":
+		return "No usable KVM on this machine: computers run in software emulation, 5 to 20 times slower. gVisor sandboxes are faster: --engine gvisor."
+	}
+	return ""
 }
 
 // firstName returns a name that no computer or workspace has.

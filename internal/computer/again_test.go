@@ -46,7 +46,7 @@ func (w *keptWorld) called(key, method string, request any, ref string) {
 // keyed is a world whose computer runs and whose calls have keys.
 func keyed(t *testing.T) *keptWorld {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engines.Default, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{}, t.TempDir()
 	return w
 }
 
@@ -98,7 +98,7 @@ func TestForkIsRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := keyed(t)
-			w.cfg.Engine = forkless{}
+			w.cfg.Engines.Default = forkless{}
 			spec := holt.ComputerForkSpec{}
 			w.called("key", "computer.fork", []any{"einstein", spec}, "")
 			one := &record{Computer: holt.Computer{ID: holt.NewComputerID(), Name: "einstein-1", State: made.state, CreatedAt: time.Now().Add(-made.age),

@@ -208,7 +208,7 @@ func (s *archiver) storeDisk(ctx context.Context, chain []layer, image string) (
 	if len(chain) > 1 {
 		return s.disks.store(ctx, chain[0], "", image)
 	}
-	base, err := s.cfg.Engine.DiskBase(ctx, s.disks.path(chain[0].id))
+	base, err := s.cfg.Engines.Of(chain[0].engine).DiskBase(ctx, s.disks.path(chain[0].id))
 	if err != nil {
 		return 0, err
 	}

@@ -73,7 +73,7 @@ func keeps(t *testing.T, packs chunk.Store, cache int64) *keptWorld {
 	w := &keptWorld{t: t, packs: packs, want: map[holt.SnapshotID][]byte{}, began: time.Unix(1e9, 0)}
 	w.Store = newStore(t.Context(), Config{
 		DB: d, Disks: filepath.Join(dir, "disks"), Snapshots: filepath.Join(dir, "snapshots"), SnapshotCache: cache, Archive: a,
-		Engine: &layered{base: filepath.Join(dir, "base.qcow2")}, Workspaces: forgetful{}, Log: slog.New(slog.DiscardHandler),
+		Engines: Engines{Default: &layered{base: filepath.Join(dir, "base.qcow2")}}, Workspaces: forgetful{}, Log: slog.New(slog.DiscardHandler),
 	})
 	w.ok(os.WriteFile(filepath.Join(dir, "base.qcow2"), []byte("a template's"), 0o600))
 	w.archiver.archive.Strip = keptStrip
@@ -112,7 +112,7 @@ func (w *keptWorld) take(kind holt.SnapshotKind) snapshot {
 	m := snapshot{Snapshot: holt.Snapshot{ID: holt.NewSnapshotID(), Kind: kind, ComputerID: w.r.ID, Parent: w.r.snapshot, CPUs: 1, MemoryMB: len(b) >> 20,
 		CreatedAt: w.began.Add(time.Duration(w.n) * time.Second)}, workspace: w.r.workspaceID, disk: holt.NewDiskID()}
 	w.ok(os.WriteFile(w.disks.path(m.disk), bytes.Repeat([]byte{byte(w.n)}, 100_000), 0o600))
-	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.disks.insert(tx, m.disk, w.r.disk, "digest") }))
+	w.ok(w.cfg.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.disks.insert(tx, m.disk, w.r.disk, w.r) }))
 	w.ok(w.snapshots.insert(w.t.Context(), w.disks, *w.r, m, nil))
 	dir := w.snapshots.path(m.ID)
 	w.ok(os.MkdirAll(dir, 0o700))

@@ -117,7 +117,7 @@ func (s *budgets) rest(ctx context.Context, r record, by string) {
 	err := s.cfg.failpoint("budget/pause")
 	switch {
 	case err != nil:
-	case s.cfg.Engine.Capabilities().MemorySnapshot:
+	case s.cfg.engine(r).Capabilities().MemorySnapshot:
 		_, err = s.pause(idempotency.WithMethod(ctx, "pause"), string(r.ID), by)
 	default:
 		err = s.end(idempotency.WithMethod(ctx, "stop"), r, by)
@@ -140,7 +140,7 @@ func (s *budgets) end(ctx context.Context, r record, by string) error {
 	if r.State != holt.ComputerStopped {
 		return nil // it was started meanwhile
 	}
-	r.Reason = "stopped by " + by + ": the engine " + s.cfg.Engine.Name() + " does not support pausing"
+	r.Reason = "stopped by " + by + ": the engine " + r.Engine + " does not support pausing"
 	return s.table.save(ctx, r)
 }
 
@@ -245,14 +245,14 @@ func (s *budgets) reading(ctx context.Context, l *live, network bool) (g reading
 		return g, err
 	}
 	if network {
-		g.network, g.networked = s.traffic(ctx, l.id)
+		g.network, g.networked = s.traffic(ctx, l.engine, l.id)
 	}
 	return g, nil
 }
 
 // traffic is all that a computer has sent and received; false if that is unknown.
-func (s *budgets) traffic(ctx context.Context, id holt.ComputerID) (bytes int64, known bool) {
-	if !s.cfg.ownNetworks() {
+func (s *budgets) traffic(ctx context.Context, e machine.Engine, id holt.ComputerID) (bytes int64, known bool) {
+	if !s.cfg.ownNetworks(e) {
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
@@ -294,7 +294,7 @@ func (s *budgets) set(ctx context.Context, ref string, change holt.BudgetChange)
 	now, runs := s.readings(ctx, members)
 	for i, r := range members {
 		if !runs[i] {
-			now[i].network, _ = s.traffic(ctx, r.ID)
+			now[i].network, _ = s.traffic(ctx, s.cfg.engine(r), r.ID)
 		}
 	}
 	err = writeSync(ctx, s.cfg.DB, func(tx *db.Tx) error {

@@ -7,7 +7,6 @@ import (
 
 	"holt"
 	"holt/internal/computer/archive"
-	"holt/internal/engine/machine"
 	"holt/internal/idempotency"
 	"holt/internal/network"
 	"holt/internal/store/chunk"
@@ -56,9 +55,9 @@ type Config struct {
 	SnapshotCache int64
 	Archive       *chunk.Archive // of snapshots; nil: none
 	ArchiveDir    string         // directory of its packs, whose disk is not filled up; "": no limit
-	Engine        machine.Engine
+	Engines       Engines
 	Networks      *network.Networks // of the machines; nil: they have none
-	Images        Images            // may be nil for an engine without root disks
+	Images        Images            // may be nil if the engine has no root disks
 	Workspaces    Workspaces
 	Serve         FileServer
 	// Renew is how long after Open, and how often, missing and outdated template snapshots are made; 0: never.
@@ -67,8 +66,8 @@ type Config struct {
 	Writer     func(context.Context) workspace.Writer
 	Schedules  Schedules                       // nil: there are none
 	Keep       workspace.Retention             // which automatic checkpoints of workspaces are kept
-	Limits     Limits                          // zero fields take the engine's defaults
-	HostMemory func() (total, available int64) // bytes; nil: as the kernel says, if the engine's machines have memory of their own
+	Limits     Limits                          // zero fields take the default of the computer's engine
+	HostMemory func() (total, available int64) // bytes; nil: as the kernel says, if machines have memory of their own
 	Overcommit float64                         // how many times the available memory may be promised; 0: once
 	Log        *slog.Logger                    // nil: slog.Default
 	Observe    Observer
@@ -143,7 +142,6 @@ func newStore(ctx context.Context, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	cfg.Limits = cfg.Limits.or(defaultLimits(cfg.Engine.Capabilities().Acceleration))
 	g := &registry{cfg: cfg, log: cfg.Log, table: table{d: cfg.DB}, machines: newMachines(), uses: newUses(time.Now), shutdown: newShutdown(ctx)}
 	g.table.room = newRoom(g)
 	s := &Store{registry: g, runRows: runTable{cfg.DB, cfg.Log, keptRuns()}, terminalRows: terminalTable{cfg.DB}, snapshots: snapshotTable{cfg.DB, cfg.Snapshots}}

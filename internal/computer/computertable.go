@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"holt"
@@ -323,10 +322,4 @@ func textOf(tx *db.Tx, sql string, args ...any) (text string, ok bool, err error
 		return nil
 	})
 	return text, ok, err
-}
-
-// family is the engine without its acceleration: disks do not depend on that.
-func family(engine string) string {
-	f, _, _ := strings.Cut(engine, "-")
-	return f
 }

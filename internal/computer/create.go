@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/idempotency"
 	"holt/internal/image"
 )
@@ -36,7 +37,7 @@ func (s *Store) Create(ctx context.Context, spec holt.ComputerSpec, key string) 
 }
 
 func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.JobID, claim *idempotency.Claim) (holt.Computer, error) {
-	img, err := s.cfg.pick(ctx, spec.Template)
+	img, engine, err := s.cfg.pickFor(ctx, spec)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -44,7 +45,7 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 		return holt.Computer{}, holt.Errorf(holt.InvalidArgument, "a root disk of %d MiB is too small for the template %s", spec.DiskSizeMB, spec.Template).
 			WithHint("give at least %d MiB", img.MinDiskMB)
 	}
-	r, err := draft(ctx, s, spec, img)
+	r, err := draft(ctx, s, spec, img, engine)
 	if err != nil {
 		return holt.Computer{}, err
 	}
@@ -67,11 +68,11 @@ func (s *Store) createFor(ctx context.Context, spec holt.ComputerSpec, job holt.
 }
 
 // draft is the record of a new computer.
-func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Image) (*record, error) {
+func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Image, engine machine.Engine) (*record, error) {
 	r := &record{
 		Computer: holt.Computer{
 			ID: holt.NewComputerID(), Name: spec.Name, Template: img.Template, State: holt.ComputerCreating,
-			Engine: s.cfg.Engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, WorkspaceSizeMB: spec.WorkspaceSizeMB,
+			Engine: engine.Name(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, WorkspaceSizeMB: spec.WorkspaceSizeMB,
 			CreatedAt: time.Now().UTC(), IdleTimeout: spec.IdleTimeout, Tenant: holt.TenantOf(ctx),
 		},
 		image: img.Digest, network: spec.Network,
@@ -83,7 +84,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 		}
 		r.secretsOf = from.ID
 	}
-	if s.cfg.Engine.Capabilities().RootDisk {
+	if engine.Capabilities().RootDisk {
 		r.disk = holt.NewDiskID()
 	}
 	if spec.Workspace != "" {
@@ -107,7 +108,7 @@ func draft(ctx context.Context, s *Store, spec holt.ComputerSpec, img image.Imag
 func (m *transition) settle(ctx context.Context) error {
 	now := time.Now().UTC()
 	m.r.State, m.r.Reason, m.r.StartedAt = holt.ComputerRunning, "", &now
-	m.r.Engine = m.s.cfg.Engine.Name()
+	m.r.Engine = m.engine().Name()
 	if !m.live.launched.IsZero() { // by a daemon before this one
 		m.r.BootMS = now.Sub(m.live.launched).Milliseconds()
 	}

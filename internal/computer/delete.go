@@ -60,7 +60,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		return out, err
 	}
 	if l := s.machines.live(r.ID); l != nil && !r.owned && r.Job == "" {
-		l.halt(ctx, s.cfg.Engine.Capabilities().PowerButton) // the guest writes back what it has in memory
+		l.halt(ctx, l.engine.Capabilities().PowerButton) // the guest writes back what it has in memory
 	}
 	m := &transition{s: s, r: &r}
 	if err := m.remove(ctx, "delete"); err != nil {

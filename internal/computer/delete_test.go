@@ -21,7 +21,7 @@ func (*goneEngine) Adopt(context.Context, string) (machine.Machine, error) {
 // Whoever deletes a computer is told which snapshots went with it, and which forks go on.
 func TestDeleteNamesRelatives(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
-	w.cfg.Engine = &goneEngine{}
+	w.cfg.Engines.Default = &goneEngine{}
 	first, second := w.take(holt.SnapshotManual), w.take(holt.SnapshotOfPause)
 	var want holt.DeletedComputer
 	for _, m := range []snapshot{first, second} {

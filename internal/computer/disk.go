@@ -41,9 +41,9 @@ type disks struct {
 // path is the file of a disk.
 func (k *disks) path(id holt.DiskID) string { return filepath.Join(k.dir, string(id)+".qcow2") }
 
-// insert adds the row of a disk over parent, or over the image if that is "".
-func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
-	return tx.Exec(`INSERT INTO disk (id, parent, image, created, space) VALUES (?1, ?2, ?3, ?4, ?1)`, id, parent, image, time.Now().UnixNano())
+// insert adds the row of a disk of a computer over parent, or over the image if that is "".
+func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, r *record) error {
+	return tx.Exec(`INSERT INTO disk (id, parent, image, engine, created, space) VALUES (?1, ?2, ?3, ?4, ?5, ?1)`, id, parent, r.image, family(r.Engine), time.Now().UnixNano())
 }
 
 // collect removes the disks that no computer or snapshot needs, directly or beneath another disk.
@@ -51,7 +51,7 @@ func (k *disks) insert(tx *db.Tx, id, parent holt.DiskID, image string) error {
 func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 	k.collecting.Lock()
 	defer k.collecting.Unlock()
-	unneeded, err := k.layers(ctx, neededDisks+` SELECT id, space FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
+	unneeded, err := k.layers(ctx, neededDisks+` SELECT id, space, engine FROM disk WHERE id NOT IN (SELECT id FROM needed)`)
 	if err != nil {
 		return 0, err
 	}
@@ -73,14 +73,15 @@ func (k *disks) collect(ctx context.Context) (freed int64, err error) {
 
 // layer is one disk of a chain.
 type layer struct {
-	id    holt.DiskID
-	space holt.DiskID // its name in the archive
+	id     holt.DiskID
+	space  holt.DiskID // its name in the archive
+	engine string      // the family of engines that reads it
 }
 
 // chain returns a disk and all beneath it, without the image; none for "".
 func (k *disks) chain(ctx context.Context, id holt.DiskID) ([]layer, error) {
 	return k.layers(ctx, `WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL SELECT parent, depth + 1 FROM disk JOIN chain USING (id))
-		SELECT id, space FROM disk JOIN chain USING (id) ORDER BY depth`, id)
+		SELECT id, space, engine FROM disk JOIN chain USING (id) ORDER BY depth`, id)
 }
 
 // The files in the space of a disk.
@@ -124,7 +125,7 @@ func (k *disks) dropLeft(ctx context.Context) error {
 func (k *disks) layers(ctx context.Context, sql string, args ...any) (all []layer, err error) {
 	err = read(ctx, k.d, func(tx *db.Tx) error {
 		return tx.Query(sql, args, func(row *db.Row) error {
-			all = append(all, layer{holt.DiskID(row.Text(0)), holt.DiskID(row.Text(1))})
+			all = append(all, layer{holt.DiskID(row.Text(0)), holt.DiskID(row.Text(1)), row.Text(2)})
 			return nil
 		})
 	})

@@ -26,7 +26,7 @@ func TestDisksThatAreNeededStay(t *testing.T) {
 	ids := map[string]holt.DiskID{"": ""}
 	for _, one := range []struct{ name, parent string }{{"base", ""}, {"left", "base"}, {"right", "base"}, {"lost", "right"}} {
 		ids[one.name] = holt.NewDiskID()
-		err := d.Write(t.Context(), func(tx *db.Tx) error { return k.insert(tx, ids[one.name], ids[one.parent], "digest") })
+		err := d.Write(t.Context(), func(tx *db.Tx) error { return k.insert(tx, ids[one.name], ids[one.parent], &record{image: "digest"}) })
 		if err == nil {
 			err = os.WriteFile(k.path(ids[one.name]), nil, 0o600)
 		}
@@ -96,7 +96,7 @@ func TestWhatCannotBeRemovedStays(t *testing.T) {
 	m := w.pauses()
 	unneeded := func() (path string) {
 		id := holt.NewDiskID()
-		w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, id, "", "digest") }))
+		w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, id, "", &record{image: "digest"}) }))
 		return w.disks.path(id)
 	}
 	full := unneeded()
@@ -117,7 +117,7 @@ func TestWhatCannotBeRemovedStays(t *testing.T) {
 	if err := (&transition{s: w.Store, r: w.r, from: &m}).endResume(ctx); err != nil {
 		t.Errorf("what became of a resume is recorded: %v", err)
 	}
-	w.cfg.Engine, w.cfg.Templates = &planned{}, t.TempDir()
+	w.cfg.Engines.Default, w.cfg.Templates = &planned{}, t.TempDir()
 	w.ok(os.Mkdir(filepath.Join(w.cfg.Templates, "key"), 0o700))
 	w.ok(w.cfg.tidyTemplates(ctx))
 }

@@ -37,7 +37,7 @@ func TestBooks(t *testing.T) {
 	}
 	base, left, right, top := holt.NewDiskID(), holt.NewDiskID(), holt.NewDiskID(), holt.NewDiskID()
 	for _, one := range [][2]holt.DiskID{{base, ""}, {left, base}, {right, base}, {top, left}} {
-		if err := d.Write(t.Context(), func(tx *db.Tx) error { return k.insert(tx, one[0], one[1], "digest") }); err != nil {
+		if err := d.Write(t.Context(), func(tx *db.Tx) error { return k.insert(tx, one[0], one[1], &record{image: "digest"}) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -77,8 +77,8 @@ func (f *flattener) all(ctx context.Context, was tries) {
 			f.say(ctx, was, "", err)
 		}
 		for _, st := range stacks {
-			if slices.Contains(marked, st.over) || slices.ContainsFunc(st.disks, func(id holt.DiskID) bool { return slices.Contains(marked, id) }) {
-				continue // it is not settled
+			if present(f.cfg.Engines.Of(st.engine)) != nil || slices.Contains(marked, st.over) || slices.ContainsFunc(st.disks, func(id holt.DiskID) bool { return slices.Contains(marked, id) }) {
+				continue // this daemon cannot read it, or it is not settled
 			}
 			done, err := f.inPlace(ctx, st.lowest())
 			if err == nil && !done && len(st.disks) >= f.stacked && time.Now().After(was.again[st.over]) {
@@ -128,7 +128,7 @@ func (f *flattener) inPlace(ctx context.Context, m merge) (done bool, err error)
 		err = f.cfg.failpoint("flatten/disk")
 	}
 	if err == nil {
-		err = f.cfg.Engine.MergeDisk(bounded, over, under)
+		err = f.cfg.Engines.Of(m.engine).MergeDisk(bounded, over, under)
 	}
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
@@ -160,7 +160,7 @@ func (f *flattener) byCopy(ctx context.Context, m merge) (done bool, err error) 
 	if err := f.cfg.failpoint("flatten/copy"); err != nil {
 		return false, err
 	}
-	if err := f.cfg.Engine.FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
+	if err := f.cfg.Engines.Of(m.engine).FlattenDisk(ctx, path, k.path(m.under[len(m.under)-1]), path+flattenedSuffix); err != nil {
 		return false, err
 	}
 	defer os.Remove(path + flattenedSuffix)
@@ -289,11 +289,11 @@ func (f *flattener) settleOne(ctx context.Context, id holt.DiskID) error {
 func (f *flattener) found(ctx context.Context, id holt.DiskID) (merge, error) {
 	k := f.disks
 	m := merge{into: id}
-	lies, err := f.cfg.Engine.DiskBase(ctx, k.path(id))
-	if err != nil {
+	chain, err := k.chain(ctx, id)
+	if err != nil || len(chain) == 0 {
 		return m, err
 	}
-	chain, err := k.chain(ctx, id)
+	lies, err := f.cfg.Engines.Of(chain[0].engine).DiskBase(ctx, k.path(id))
 	if err != nil {
 		return m, err
 	}

@@ -84,7 +84,7 @@ func snapshots(t *testing.T, n int) (w *keptWorld, e *stacking, all []snapshot) 
 	t.Helper()
 	w = keeps(t, &chunk.Memory{}, 1<<40)
 	e = &stacking{root: "/root.raw", asked: func() {}}
-	w.cfg.Engine, w.flattener.stacked = e, 3
+	w.cfg.Engines.Default, w.flattener.stacked = e, 3
 	for i := range n {
 		m := w.take(holt.SnapshotManual)
 		under := e.root

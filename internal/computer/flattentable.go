@@ -9,8 +9,8 @@ import (
 	"holt/internal/store/db"
 )
 
-// lone selects disks that only one other disk needs: id, parent, and that other disk.
-const lone = `SELECT under.id, under.parent, over.id FROM disk over JOIN disk under ON under.id = over.parent
+// lone selects disks that only one other disk needs: id, parent, that other disk, and their engine.
+const lone = `SELECT under.id, under.parent, over.id, under.engine FROM disk over JOIN disk under ON under.id = over.parent
 	WHERE under.id NOT IN (` + stoodOn + `)
 	AND (SELECT count(*) FROM disk other WHERE other.parent = under.id) = 1
 	ORDER BY over.created, over.id`
@@ -32,6 +32,7 @@ type stack struct {
 	over   holt.DiskID
 	disks  []holt.DiskID
 	parent holt.DiskID // of the last
+	engine string
 }
 
 // merge makes one disk of several: into absorbs those in under, and then lies over parent.
@@ -39,27 +40,31 @@ type merge struct {
 	into   holt.DiskID
 	under  []holt.DiskID // each laid over the next
 	parent holt.DiskID
+	engine string
 }
 
 // entire merges the whole stack.
-func (s stack) entire() merge { return merge{s.disks[0], s.disks[1:], s.parent} }
+func (s stack) entire() merge { return merge{s.disks[0], s.disks[1:], s.parent, s.engine} }
 
 // lowest merges the lowest disk with the one over it.
 func (s stack) lowest() merge {
 	all := append([]holt.DiskID{s.over}, s.disks...)
 	n := len(all)
-	return merge{all[n-2], all[n-1:], s.parent}
+	return merge{all[n-2], all[n-1:], s.parent, s.engine}
 }
 
 // stacks returns all stacks, each at its full height.
 func (k *disks) stacks(ctx context.Context) (all []stack, err error) {
-	type link struct{ parent, over holt.DiskID }
+	type link struct {
+		parent, over holt.DiskID
+		engine       string
+	}
 	links := map[holt.DiskID]link{}
 	var order []holt.DiskID
 	err = read(ctx, k.d, func(tx *db.Tx) error {
 		return tx.Query(lone, nil, func(row *db.Row) error {
 			id := holt.DiskID(row.Text(0))
-			links[id], order = link{holt.DiskID(row.Text(1)), holt.DiskID(row.Text(2))}, append(order, id)
+			links[id], order = link{holt.DiskID(row.Text(1)), holt.DiskID(row.Text(2)), row.Text(3)}, append(order, id)
 			return nil
 		})
 	})
@@ -67,7 +72,7 @@ func (k *disks) stacks(ctx context.Context) (all []stack, err error) {
 		return nil, fmt.Errorf("list root disks to merge: %w", err)
 	}
 	for _, id := range order {
-		one := stack{over: links[id].over}
+		one := stack{over: links[id].over, engine: links[id].engine}
 		if _, in := links[one.over]; in {
 			continue // it is not the first
 		}

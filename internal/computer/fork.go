@@ -33,9 +33,6 @@ func (m *Memory) Fork(ctx context.Context, ref string, spec holt.ComputerForkSpe
 	if err := holt.CheckForks(cmp.Or(spec.Count, 1)); err != nil {
 		return holt.ForkedComputers{}, err
 	}
-	if err := m.s.cfg.checkNetwork(spec.Network); err != nil {
-		return holt.ForkedComputers{}, err
-	}
 	return detach(ctx, m.s.shutdown, func(ctx context.Context) (holt.ForkedComputers, error) {
 		return idempotency.Once(ctx, m.s.cfg.Keys, idempotency.Call[holt.ForkedComputers]{
 			Key: key, Method: "computer.fork", Request: []any{ref, spec},
@@ -166,9 +163,12 @@ func (f *forking) lock(ctx context.Context, ref string) (unlock func(), err erro
 	if f.parent, unlock, err = f.hold(ctx, ref); err != nil {
 		return nil, err
 	}
+	engine := f.cfg.engine(f.parent)
+	if err = keepsMemory(engine); err == nil {
+		err = f.cfg.checkNetwork(engine, f.spec.Network)
+	}
 	switch {
-	case !f.cfg.Engine.Capabilities().MemorySnapshot:
-		err = noMemory(f.cfg.Engine)
+	case err != nil:
 	case f.spec.At != "":
 		f.from, err = f.snapshots.of(ctx, f.parent, f.spec.At)
 	case f.parent.State == holt.ComputerPaused:
@@ -214,7 +214,7 @@ func (f *forking) one(ctx context.Context, name string) (holt.ForkedComputer, er
 	parent, from := f.parent, f.from
 	r := &record{
 		Computer: holt.Computer{
-			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: f.cfg.Engine.Name(),
+			ID: holt.NewComputerID(), Name: name, Template: parent.Template, State: holt.ComputerCreating, Engine: f.cfg.engine(parent).Name(),
 			CPUs: from.CPUs, MemoryMB: from.MemoryMB, DiskSizeMB: from.DiskSizeMB, WorkspaceSizeMB: parent.WorkspaceSizeMB, CreatedAt: time.Now().UTC(),
 			Parent: &holt.Origin{ID: parent.ID, Name: parent.Name, Snapshot: from.ID}, IdleTimeout: parent.IdleTimeout,
 		},
@@ -233,7 +233,7 @@ func (f *forking) one(ctx context.Context, name string) (holt.ForkedComputer, er
 	defer unlock()
 	m := &transition{s: f.Store, r: r, from: &from, source: from.workspace}
 	if from.Stopped { // it boots
-		if m.img, err = f.cfg.pick(ctx, parent.imageRef()); err != nil {
+		if m.img, err = f.cfg.pick(ctx, f.cfg.engine(parent), parent.imageRef()); err != nil {
 			return failed(err)
 		}
 	}

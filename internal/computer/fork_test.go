@@ -58,7 +58,7 @@ func (w *keptWorld) runsOn(spaces Workspaces) *photographed {
 	ws, err := workspace.Create(w.t.TempDir()+"/workspace", workspace.Options{})
 	w.ok(err)
 	w.t.Cleanup(func() { w.ok(ws.Close()) })
-	w.cfg.Engine, w.cfg.Workspaces = &remembering{layered{base: "none"}}, spaces
+	w.cfg.Engines.Default, w.cfg.Workspaces = &remembering{layered{base: "none"}}, spaces
 	l := &live{id: w.r.ID, m: vm, ws: ws, log: slog.New(slog.DiscardHandler), up: make(chan struct{}), stood: newNotification()}
 	l.ctx, l.cancel = context.WithCancel(w.t.Context())
 	w.t.Cleanup(l.close)

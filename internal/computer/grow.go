@@ -18,7 +18,7 @@ import (
 func (m *transition) ancestry() template {
 	own, common := m.template(), m.template()
 	common.r.CPUs, common.r.MemoryMB = defaultCPUs, defaultMemoryMB
-	if !m.s.canKeepTemplates() || !m.s.cfg.Engine.Capabilities().Growing || !outgrows(m.r.CPUs, m.r.MemoryMB) || m.s.cfg.Images.HasSnapshot(m.img.Digest, own.key()) {
+	if !keepsTemplates(own.engine) || !own.engine.Capabilities().Growing || !outgrows(m.r.CPUs, m.r.MemoryMB) || m.s.cfg.Images.HasSnapshot(m.img.Digest, own.key()) {
 		return own
 	}
 	return common

@@ -95,8 +95,8 @@ func (s *idler) step(ctx context.Context, l *live) (wait time.Duration, err erro
 // never returns why a computer is never paused for being idle; "" if it is.
 func (s *idler) never(r record) string {
 	switch {
-	case !s.cfg.Engine.Capabilities().MemorySnapshot:
-		return "the engine " + s.cfg.Engine.Name() + " does not support pausing, and a stop would end its programs"
+	case !s.cfg.engine(r).Capabilities().MemorySnapshot:
+		return "the engine " + s.cfg.engine(r).Name() + " does not support pausing, and a stop would end its programs"
 	case r.IdleTimeout.Never():
 		return "the idle timeout is null: the computer is never paused"
 	}

@@ -60,7 +60,7 @@ type idleWorld struct {
 
 func newIdleWorld(t *testing.T) *idleWorld {
 	w := &idleWorld{keptWorld: keeps(t, &chunk.Memory{}, 1<<40), now: time.Unix(2e9, 0), works: map[string]time.Time{}}
-	w.cfg.Keys, w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
+	w.cfg.Keys, w.cfg.Engines.Default, w.cfg.Workspaces, w.cfg.Dir = idempotency.New(w.cfg.DB), &remembering{layered{base: "none"}}, &lasting{}, t.TempDir()
 	w.cfg.Limits = Limits{Flush: time.Millisecond}.or(w.cfg.Limits)
 	w.reopens()
 	var err error
@@ -242,7 +242,7 @@ func TestNotPaused(t *testing.T) {
 			_, err := w.Update(w.t.Context(), "einstein", holt.ComputerUpdate{IdleTimeout: holt.NeverIdle}, "")
 			w.ok(err)
 		}, "idle timeout is null"},
-		"engine": {func(w *idleWorld) { w.cfg.Engine = forkless{} }, "forkless does not support pausing"},
+		"engine": {func(w *idleWorld) { w.cfg.Engines.Default = forkless{} }, "forkless does not support pausing"},
 		"silent guest": {func(w *idleWorld) {
 			w.l.busy.ask = func(context.Context) (agent.Activity, error) { return agent.Activity{}, errors.New("hangs") }
 		}, "does not answer: hangs"},

@@ -22,7 +22,7 @@ func (networked) Capabilities() machine.Capabilities {
 
 // TestInheritNames: a fork that goes on with memory has what its parent's network knows, one that boots or resumes does not.
 func TestInheritNames(t *testing.T) {
-	s := &Store{registry: &registry{cfg: Config{Dir: t.TempDir(), Engine: networked{}, Networks: network.New(network.Options{})}, log: slog.New(slog.DiscardHandler)}}
+	s := &Store{registry: &registry{cfg: Config{Dir: t.TempDir(), Engines: Engines{Default: networked{}}, Networks: network.New(network.Options{})}, log: slog.New(slog.DiscardHandler)}}
 	parent := holt.NewComputerID()
 	const file = "network-names.json"
 	write := func(id holt.ComputerID, name string) {

@@ -39,11 +39,15 @@ func CheckComputer(spec holt.ComputerSpec) (holt.ComputerSpec, error) { return s
 // check is CheckComputer for this host.
 func (c *Config) check(spec holt.ComputerSpec) (holt.ComputerSpec, error) {
 	spec, err := shape(spec)
+	if err != nil {
+		return spec, err
+	}
+	e, err := c.Engines.named(spec.Engine)
 	if err == nil {
-		err = c.checkNetwork(spec.Network)
+		err = c.checkNetwork(e, spec.Network)
 	}
 	if err == nil && spec.SecretsOf != "" {
-		err = c.hasNetworks()
+		err = c.hasNetworks(e)
 	}
 	return spec, err
 }

@@ -21,7 +21,7 @@ func TestListedAfterFork(t *testing.T) {
 	l.id = holt.NewComputerID()
 	l.ctx, l.cancel = context.WithCancel(t.Context())
 	guestOf(t, l)
-	s := newStore(t.Context(), Config{Snapshots: t.TempDir(), Engine: &stuckEngine{}, Log: slog.New(slog.DiscardHandler)})
+	s := newStore(t.Context(), Config{Snapshots: t.TempDir(), Engines: Engines{Default: &stuckEngine{}}, Log: slog.New(slog.DiscardHandler)})
 	begin := func() (dir string, unlock func()) {
 		t.Helper()
 		unlock, err := s.machines.lock(t.Context(), l.id)

@@ -36,11 +36,12 @@ func (s guestState) resumed() bool { return s >= guestResumed }
 // live is a running machine and the two channels into it. Its goroutines redial
 // a channel that breaks, until the machine ends or the daemon lets go of it.
 type live struct {
-	id  holt.ComputerID
-	m   machine.Machine
-	net *network.Link // nil: the machine has none
-	ws  *workspace.Workspace
-	log *slog.Logger
+	id     holt.ComputerID
+	engine machine.Engine
+	m      machine.Machine
+	net    *network.Link // nil: the machine has none
+	ws     *workspace.Workspace
+	log    *slog.Logger
 
 	observe Observer
 	release func() // of ws

@@ -30,10 +30,10 @@ func (s *Store) Networks() *Networks { return s.networks }
 // Get returns the policy of a computer. Errors: NotFound, Unsupported (the engine has no network
 // per computer).
 func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, error) {
-	if err := n.cfg.hasNetworks(); err != nil {
-		return holt.NetworkPolicy{}, err
-	}
 	r, err := n.table.find(ctx, ref)
+	if err == nil {
+		err = n.cfg.hasNetworks(n.cfg.engine(r))
+	}
 	if err != nil {
 		return holt.NetworkPolicy{}, err
 	}
@@ -45,7 +45,7 @@ func (n *Networks) Get(ctx context.Context, ref string) (holt.NetworkPolicy, err
 //
 // Errors: NotFound, InvalidArgument, Unsupported, Unavailable (its network does not answer).
 func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (holt.NetworkPolicy, error) {
-	if err := n.cfg.checkNetwork(&p); err != nil {
+	if err := network.Check(p); err != nil {
 		return p, err
 	}
 	r, unlock, err := n.hold(ctx, ref)
@@ -53,6 +53,9 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 		return p, err
 	}
 	defer unlock()
+	if err := n.cfg.hasNetworks(n.cfg.engine(r)); err != nil {
+		return p, err
+	}
 	dir := n.cfg.dir(r.ID)
 	if err := writeSync(ctx, n.cfg.DB, func(tx *db.Tx) error { return savePolicy(tx, r.ID, p) }); err != nil {
 		return p, err
@@ -70,10 +73,10 @@ func (n *Networks) Set(ctx context.Context, ref string, p holt.NetworkPolicy) (h
 // Traffic returns what a computer has sent and received since it was created. Errors: NotFound,
 // Unsupported.
 func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTraffic, err error) {
-	if err := n.cfg.hasNetworks(); err != nil {
-		return out, err
-	}
 	r, err := n.table.find(ctx, ref)
+	if err == nil {
+		err = n.cfg.hasNetworks(n.cfg.engine(r))
+	}
 	if err != nil {
 		return out, err
 	}
@@ -81,25 +84,25 @@ func (n *Networks) Traffic(ctx context.Context, ref string) (out holt.NetworkTra
 	return holt.SumTraffic(all), err
 }
 
-// hasNetworks returns Unsupported if computers have no network of their own.
-func (c *Config) hasNetworks() error {
-	if c.ownNetworks() {
+// hasNetworks returns Unsupported if computers of an engine have no network of their own.
+func (c *Config) hasNetworks(e machine.Engine) error {
+	if c.ownNetworks(e) {
 		return nil
 	}
-	return holt.Errorf(holt.Unsupported, "the engine %s has no network per computer", c.Engine.Name()).
+	return holt.Errorf(holt.Unsupported, "the engine %s has no network per computer", e.Name()).
 		WithHint("its computers share the network of the host; " + machine.UseVirtual)
 }
 
-func (c *Config) ownNetworks() bool {
-	return c.Networks != nil && c.Engine.Capabilities().OwnNetwork
+func (c *Config) ownNetworks(e machine.Engine) bool {
+	return c.Networks != nil && e.Capabilities().OwnNetwork
 }
 
-// checkNetwork refuses an invalid policy; nil is valid.
-func (c *Config) checkNetwork(p *holt.NetworkPolicy) error {
+// checkNetwork refuses an invalid policy for a computer of an engine; nil is valid.
+func (c *Config) checkNetwork(e machine.Engine, p *holt.NetworkPolicy) error {
 	if p == nil {
 		return nil
 	}
-	if err := c.hasNetworks(); err != nil {
+	if err := c.hasNetworks(e); err != nil {
 		return err
 	}
 	return network.Check(*p)
@@ -149,8 +152,8 @@ func savePolicy(tx *db.Tx, id holt.ComputerID, p holt.NetworkPolicy) error {
 
 // join gives the machine in dir its network, see [network.Networks.Join]; nil if there are no
 // networks.
-func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
-	if !c.ownNetworks() {
+func (c *Config) join(ctx context.Context, e machine.Engine, dir string, p holt.NetworkPolicy, begun bool, cut func(context.Context)) (*network.Link, error) {
+	if !c.ownNetworks(e) {
 		return nil, nil
 	}
 	if err := c.Networks.Write(ctx, dir, p); err != nil {
@@ -162,7 +165,7 @@ func (c *Config) join(ctx context.Context, dir string, p holt.NetworkPolicy, beg
 // inheritNames copies the parent's table of addresses that stand for names to a fork with its
 // memory: programs that have an address do not look the name up again.
 func (m *transition) inheritNames() {
-	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks() {
+	if m.r.State != holt.ComputerCreating || m.r.Parent == nil || !m.memory() || !m.s.cfg.ownNetworks(m.engine()) {
 		return
 	}
 	if err := m.s.cfg.Networks.Inherit(m.s.cfg.dir(m.r.Parent.ID), m.s.cfg.dir(m.r.ID)); err != nil { // they are asked for again
@@ -170,22 +173,14 @@ func (m *transition) inheritNames() {
 	}
 }
 
-// endNetwork waits until the network of an ended machine has ended.
-func (c *Config) endNetwork(dir string) error {
-	if !c.ownNetworks() {
-		return nil
-	}
-	return c.Networks.End(dir)
-}
-
 // plug gives the machine its network. begun: the machine was already running.
 func (l *live) plug(ctx context.Context, s *Store, begun bool) error {
 	p, err := s.cfg.policy(ctx, l.id)
 	if err == nil {
-		err = s.cfg.writeSecrets(ctx, l.id)
+		err = s.cfg.writeSecrets(ctx, l.engine, l.id)
 	}
 	if err == nil {
-		l.net, err = s.cfg.join(ctx, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
+		l.net, err = s.cfg.join(ctx, l.engine, s.cfg.dir(l.id), p, begun, func(ctx context.Context) {
 			if begun || s.machines.live(l.id) == l { // else it has not been spoken to yet
 				l.cutOff(ctx)
 			}

@@ -212,7 +212,7 @@ func (m *transition) writeResume(ctx context.Context) error {
 			return err
 		}
 		if m.from.next != "" {
-			if err := m.s.disks.insert(tx, m.from.next, m.from.disk, m.r.image); err != nil {
+			if err := m.s.disks.insert(tx, m.from.next, m.from.disk, m.r); err != nil {
 				return err
 			}
 		}
@@ -280,9 +280,9 @@ func (s *pauser) settleResume(ctx context.Context, r *record, runs bool) error {
 
 // resumed waits for the guest of a resumed machine.
 func (m *transition) resumed(ctx context.Context) (holt.Computer, error) {
-	bounded, cancel := context.WithTimeout(ctx, m.s.cfg.Limits.Resume)
+	bounded, cancel := context.WithTimeout(ctx, m.live.limits.Resume)
 	defer cancel()
-	if err := m.live.await(bounded, m.s.cfg.Limits.Resume); err != nil {
+	if err := m.live.await(bounded, m.live.limits.Resume); err != nil {
 		return holt.Computer{}, m.explain(ctx, err)
 	}
 	m.r.BootMS = time.Since(m.live.launched).Milliseconds()

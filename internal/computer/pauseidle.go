@@ -105,8 +105,8 @@ func (s *idler) pauseIfIdle(ctx context.Context, ref, by string) (bool, error) {
 		return false, err
 	}
 	defer leave()
-	if !s.cfg.Engine.Capabilities().MemorySnapshot {
-		_, err := s.table.find(ctx, ref)
+	r, err := s.table.find(ctx, ref)
+	if err != nil || !s.cfg.engine(r).Capabilities().MemorySnapshot {
 		return false, err
 	}
 	id, err := s.looked(ctx, ref)

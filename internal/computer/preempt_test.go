@@ -50,7 +50,7 @@ func TestPreempted(t *testing.T) {
 		return foreground
 	}
 	_, d := openKeys(t)
-	store = newStore(ctx, Config{DB: d, Engine: &engine, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+	store = newStore(ctx, Config{DB: d, Engines: Engines{Default: &engine}, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	img, err := images.Get(ctx, "mine")
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestDrainedBoot(t *testing.T) {
 	ctx := t.Context()
 	images := builtImages(t, strings.Repeat("a", 64))
 	engine := slow{hold: true, starting: make(chan struct{}, 1)}
-	store := newStore(ctx, Config{Engine: &engine, Images: images, Templates: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	store := newStore(ctx, Config{Engines: Engines{Default: &engine}, Images: images, Templates: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	for range 2 {
 		booted := make(chan error, 1)
 		go func() {
@@ -157,7 +157,7 @@ func TestRenewedAgain(t *testing.T) {
 		images := builtImages(t, strings.Repeat("a", 64))
 		engine := &late{codes: c.codes}
 		_, d := openKeys(t)
-		store := newStore(t.Context(), Config{DB: d, Engine: engine, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+		store := newStore(t.Context(), Config{DB: d, Engines: Engines{Default: engine}, Images: images, Templates: t.TempDir(), Renew: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 		store.Templates().renew(t.Context())
 		if left, err := images.Unbooted(); err != nil || engine.starts != c.starts || len(left) != c.left {
 			t.Errorf("%v: booted %d times, to be booted still: %v, %v", c.codes, engine.starts, left, err)

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"holt"
+	"holt/internal/engine/machine"
 	"holt/internal/guest/agent"
 	"holt/internal/network"
 )
 
 // proxyOf returns what a guest is told of its proxy; nil if it never had one.
-func (c *Config) proxyOf(ctx context.Context, id holt.ComputerID, name string) (*agent.Proxy, error) {
-	if !c.ownNetworks() {
+func (c *Config) proxyOf(ctx context.Context, e machine.Engine, id holt.ComputerID, name string) (*agent.Proxy, error) {
+	if !c.ownNetworks(e) {
 		return nil, nil
 	}
 	all, err := c.secretsOf(ctx, id)

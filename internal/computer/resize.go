@@ -127,8 +127,8 @@ func (s *resizer) mayResize(r record, spec holt.ResizeSpec) error {
 	switch {
 	case spec.DiskSizeMB == 0 || spec.DiskSizeMB == r.DiskSizeMB:
 		return nil
-	case !s.cfg.Engine.Capabilities().RootDisk:
-		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk", s.cfg.Engine.Name()).WithHint(machine.UseVirtual)
+	case !s.cfg.engine(r).Capabilities().RootDisk:
+		return holt.Errorf(holt.Unsupported, "computers of the engine %s have no root disk", s.cfg.engine(r).Name()).WithHint(machine.UseVirtual)
 	case spec.DiskSizeMB > mostDiskSize:
 		return holt.Errorf(holt.InvalidArgument, "invalid root disk size %d MiB", spec.DiskSizeMB).WithHint("the maximum is %d MiB", mostDiskSize)
 	case spec.DiskSizeMB < r.DiskSizeMB:
@@ -152,7 +152,7 @@ func (z *resizing) ask(ctx context.Context) error {
 	cpus, memoryMB := z.r.wanted()
 	z.r.want(cmp.Or(z.spec.CPUs, cpus), cmp.Or(z.spec.MemoryMB, memoryMB))
 	z.r.DiskSizeMB = max(z.r.DiskSizeMB, z.spec.DiskSizeMB)
-	z.r.growing = z.r.State != holt.ComputerStopped && z.s.cfg.Engine.Capabilities().Growing
+	z.r.growing = z.r.State != holt.ComputerStopped && z.engine().Capabilities().Growing
 	return z.s.idler.withRoom(ctx, func() error { return z.s.table.saveAdmitted(ctx, *z.r) })
 }
 
@@ -162,7 +162,7 @@ func (z *resizing) unask(ctx context.Context) error {
 		return ending() // the next daemon continues
 	}
 	z.r.CPUs, z.r.MemoryMB, z.r.DiskSizeMB, z.r.wish = z.was.CPUs, z.was.MemoryMB, z.was.DiskSizeMB, z.was.wish
-	if err := z.r.measure(ctx, z.live.m); err != nil && z.s.cfg.Engine.Capabilities().Growing {
+	if err := z.r.measure(ctx, z.live.m); err != nil && z.engine().Capabilities().Growing {
 		z.s.log.WarnContext(ctx, "get shape of machine", "computer", z.r.ID, "err", err)
 	}
 	return z.s.table.save(ctx, *z.r)

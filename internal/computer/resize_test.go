@@ -51,7 +51,7 @@ func (w *keptWorld) terminalSessions() *growing {
 	w.r.CPUs, w.r.MemoryMB, w.r.DiskSizeMB = m.has.CPUs, m.has.MemoryMB, m.has.DiskMB
 	w.ok(w.table.save(w.t.Context(), *w.r))
 	m.photographed = w.runsOn(&lasting{})
-	w.cfg.Engine = &stretchy{remembering{layered{base: "none"}}}
+	w.cfg.Engines.Default = &stretchy{remembering{layered{base: "none"}}}
 	w.machines.live(w.r.ID).m = m
 	return m
 }

@@ -116,8 +116,8 @@ func (s *restorer) restoredAgain(ctx context.Context, present string) (out holt.
 // workspace of a paused computer was changed since the pause: the computer must be resumed first,
 // so that a snapshot can have both those changes and its memory.
 func (s *restorer) mayRestore(ctx context.Context, r *record, target snapshot) (changed bool, err error) {
-	if !s.cfg.Engine.Capabilities().MemorySnapshot {
-		return false, noMemory(s.cfg.Engine)
+	if err := keepsMemory(s.cfg.engine(*r)); err != nil {
+		return false, err
 	}
 	if err := s.shutdown.mayStart(); err != nil {
 		return false, err
@@ -231,7 +231,7 @@ func (b *restoring) steps() []step {
 func (b *restoring) begin(ctx context.Context) error {
 	return writeSync(ctx, b.s.cfg.DB, func(tx *db.Tx) error {
 		if b.row.disk != "" {
-			if err := b.s.disks.insert(tx, b.row.disk, b.from.disk, b.r.image); err != nil {
+			if err := b.s.disks.insert(tx, b.row.disk, b.from.disk, b.r); err != nil {
 				return err
 			}
 		}

@@ -140,7 +140,7 @@ func TestRestoreThatWasNotForgotten(t *testing.T) {
 // A computer that has to go on before it is taken back does not prune what it goes back to.
 func TestRestoreKeepsItsTarget(t *testing.T) {
 	w, spaces, target := paused(t)
-	w.cfg.Engine = &remembering{layered{base: "none"}}
+	w.cfg.Engines.Default = &remembering{layered{base: "none"}}
 	ws, err := workspace.Create(t.TempDir()+"/workspace", workspace.Options{})
 	w.ok(err)
 	spaces.ws = ws

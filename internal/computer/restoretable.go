@@ -106,6 +106,9 @@ func (s *restorer) settleRestores(ctx context.Context) error {
 func (s *restorer) settleRestore(ctx context.Context, r *record, row restoreRow) error {
 	swapped := r.workspaceID == row.workspace
 	b := &restoring{transition: transition{s: s.Store, r: r}, row: row}
+	if err := present(s.cfg.engine(*r)); err != nil {
+		return err // a daemon that has it continues
+	}
 	if r.State == holt.ComputerPaused && (swapped && r.snapshot == row.snapshot || !swapped && row.ran && r.snapshot == row.present) {
 		return b.goOnLater(ctx, swapped)
 	}

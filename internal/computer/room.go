@@ -36,7 +36,7 @@ const pausedByMemory = "memory"
 type room struct {
 	host     func() (total, available int64)     // bytes; nil: machines take no memory that could be counted
 	times    float64                             // how many times what is available may be promised
-	overhead int64                               // of a machine in addition to its guest's memory, bytes
+	overhead func(engine string) int64           // of a machine in addition to its guest's memory, bytes
 	has      func(id holt.ComputerID) (of int64) // what a computer's machine has taken by now, bytes
 
 	mu     sync.Mutex
@@ -44,8 +44,9 @@ type room struct {
 }
 
 func newRoom(s *registry) *room {
-	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}, overhead: int64(s.cfg.Engine.Capabilities().OverheadMB) * mib}
-	if o.host == nil && o.overhead > 0 {
+	o := &room{host: s.cfg.HostMemory, times: cmp.Or(s.cfg.Overcommit, 1), others: map[*int64]bool{}}
+	o.overhead = func(engine string) int64 { return int64(s.cfg.Engines.Of(engine).Capabilities().OverheadMB) * mib }
+	if o.host == nil && o.overhead("") > 0 {
 		o.host = machine.HostMemory
 	}
 	o.has = func(id holt.ComputerID) int64 {
@@ -62,8 +63,8 @@ func newRoom(s *registry) *room {
 func (o *room) left(tx *db.Tx, but holt.ComputerID, waits bool) (left, total int64, err error) {
 	total, left = o.host()
 	left = int64(float64(left-o.kept(total, waits)) * o.times)
-	err = tx.Query(`SELECT id, max(memory_mb, wish_memory_mb) FROM computer WHERE id <> ? AND `+runsNow, []any{but}, func(row *db.Row) error {
-		left -= max(0, row.Int64(1)*mib+o.overhead-o.has(holt.ComputerID(row.Text(0))))
+	err = tx.Query(`SELECT id, max(memory_mb, wish_memory_mb), engine FROM computer WHERE id <> ? AND `+runsNow, []any{but}, func(row *db.Row) error {
+		left -= max(0, row.Int64(1)*mib+o.overhead(row.Text(2))-o.has(holt.ComputerID(row.Text(0))))
 		return nil
 	})
 	o.mu.Lock()
@@ -93,16 +94,17 @@ func (o *room) admit(tx *db.Tx, r record) error {
 	}
 	left += o.has(r.ID)
 	asked := r.allotment().memory
-	if asked*mib+o.overhead <= left {
+	if asked*mib+o.overhead(r.Engine) <= left {
 		return nil
 	}
-	return o.full(r.Name, asked, left, total)
+	return o.full(r.Name, r.Engine, asked, left, total)
 }
 
 // full is the error of a request for more than is left.
-func (o *room) full(what string, askedMB, left, total int64) error {
-	most := total - o.kept(total, false) - o.overhead
-	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + o.overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
+func (o *room) full(what, engine string, askedMB, left, total int64) error {
+	overhead := o.overhead(engine)
+	most := total - o.kept(total, false) - overhead
+	detail := holt.NoMemory{AskedMB: askedMB, NeedMB: askedMB + overhead/mib, LeftMB: max(0, left) / mib, MostMB: most / mib}
 	e := holt.Errorf(holt.TooMany, "the host has no memory for %s: it needs %d MiB with overhead, and %d MiB are left after the memory reserved for running computers",
 		what, detail.NeedMB, detail.LeftMB).WithHint("pause or stop a running computer, or request less memory")
 	if askedMB*mib > most {
@@ -112,13 +114,13 @@ func (o *room) full(what string, askedMB, left, total int64) error {
 	return e
 }
 
-// reserve promises memory to a machine that is not a computer's; TooMany if the host has none. The
+// reserve promises memory to a machine like r's that is not a computer's; TooMany if the host has none. The
 // promise counts before it is checked, so that of two concurrent ones at least one sees the other.
-func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int, waits bool) (done func(), err error) {
+func (o *room) reserve(ctx context.Context, d *db.DB, what string, r record, waits bool) (done func(), err error) {
 	if o.host == nil {
 		return func() {}, nil
 	}
-	need := int64(memoryMB)*mib + o.overhead
+	need := int64(r.MemoryMB)*mib + o.overhead(r.Engine)
 	o.mu.Lock()
 	o.others[&need] = true
 	o.mu.Unlock()
@@ -133,7 +135,7 @@ func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int,
 		return err
 	})
 	if err == nil && left < 0 {
-		err = o.full(what, int64(memoryMB), left+need, total)
+		err = o.full(what, r.Engine, int64(r.MemoryMB), left+need, total)
 	}
 	if err != nil {
 		done()
@@ -142,7 +144,8 @@ func (o *room) reserve(ctx context.Context, d *db.DB, what string, memoryMB int,
 }
 
 // Room returns TooMany if the host has no memory for another job, which can wait. begun are jobs
-// that have begun, with their memory in MiB: those without a computer yet count, too.
+// that have begun, with their memory in MiB: those without a computer yet count, too. The overhead is
+// that of the default engine.
 func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int) error {
 	o := s.table.room
 	if o.host == nil {
@@ -157,11 +160,11 @@ func (s *Store) Room(ctx context.Context, memoryMB int, begun map[holt.JobID]int
 			if _, made, err := textOf(tx, `SELECT id FROM computer WHERE job = ? AND `+runsNow, id); err != nil {
 				return err
 			} else if !made {
-				left -= int64(mb)*mib + o.overhead
+				left -= int64(mb)*mib + o.overhead("")
 			}
 		}
-		if int64(memoryMB)*mib+o.overhead > left {
-			return o.full("another job", int64(memoryMB), left, total)
+		if int64(memoryMB)*mib+o.overhead("") > left {
+			return o.full("another job", "", int64(memoryMB), left, total)
 		}
 		return nil
 	})

@@ -15,7 +15,7 @@ import (
 // host states a host's memory, MiB, and what computers' machines have taken of it by now.
 func (w *idleWorld) host(total, available int64, has map[holt.ComputerID]int64) {
 	w.table.room.host = func() (int64, int64) { return total * mib, available * mib }
-	w.table.room.overhead = 128 * mib
+	w.table.room.overhead = func(string) int64 { return 128 * mib }
 	w.table.room.has = func(id holt.ComputerID) int64 { return has[id] * mib }
 }
 
@@ -96,7 +96,7 @@ func TestRoomAtOnce(t *testing.T) {
 	w := newIdleWorld(t)
 	w.begins("make")
 	w.host(100000, 5000+640+5*640, nil) // 5000 are kept, and einstein takes 128
-	leave, err := w.table.room.reserve(t.Context(), w.cfg.DB, "the template base", 512-128, false)
+	leave, err := w.table.room.reserve(t.Context(), w.cfg.DB, "the template base", record{Computer: holt.Computer{MemoryMB: 512 - 128}}, false)
 	w.ok(err)
 	var in atomic.Int32
 	var all sync.WaitGroup
@@ -114,7 +114,7 @@ func TestRoomAtOnce(t *testing.T) {
 	if in.Load() != 5 {
 		t.Errorf("%d of 5 were let in", in.Load())
 	}
-	_, err = w.table.room.reserve(t.Context(), w.cfg.DB, "the template base", 512, false)
+	_, err = w.table.room.reserve(t.Context(), w.cfg.DB, "the template base", record{Computer: holt.Computer{MemoryMB: 512}}, false)
 	w.lacks(err, "no memory for the template base")
 	leave()
 	_, err = w.makes(t.Context(), "", "", func(r *record) { r.MemoryMB = 384 })

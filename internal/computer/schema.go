@@ -72,6 +72,7 @@ CREATE TABLE disk (
 	id      TEXT PRIMARY KEY,
 	parent  TEXT NOT NULL,              -- the disk beneath; '': the image
 	image   TEXT NOT NULL,              -- digest of the image at the bottom of the chain
+	engine  TEXT NOT NULL,              -- the family of engines whose format it has: that of its computer, which may be deleted
 	created INTEGER NOT NULL,
 	space   TEXT NOT NULL,              -- its name in the archive: a new one whenever its file changes
 	merging INTEGER NOT NULL DEFAULT 0  -- a merge is not finished: the file's own header says what lies beneath it

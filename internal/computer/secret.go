@@ -23,10 +23,10 @@ func (s *Store) Secrets() *Secrets { return s.secrets }
 // List returns a computer's secrets sorted by name. Errors: NotFound, Unsupported (the engine has
 // no network per computer).
 func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, error) {
-	if err := n.cfg.hasNetworks(); err != nil {
-		return nil, err
-	}
 	r, err := n.table.find(ctx, ref)
+	if err == nil {
+		err = n.cfg.hasNetworks(n.cfg.engine(r))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,6 @@ func (n *Secrets) List(ctx context.Context, ref string) ([]holt.ComputerSecret, 
 // Errors: NotFound, InvalidArgument, Unsupported, Unavailable when its network or guest does not
 // answer: then it applies as soon as they do.
 func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSecret) (shown holt.ComputerSecret, err error) {
-	if err := n.cfg.hasNetworks(); err != nil {
-		return shown, err
-	}
 	if _, err := holt.ParseSecretName(name); err != nil {
 		return shown, err
 	}
@@ -74,9 +71,6 @@ func (n *Secrets) Set(ctx context.Context, ref, name string, secret holt.HostSec
 
 // Delete removes a secret at once. Errors: NotFound, Unsupported, Unavailable as of Set.
 func (n *Secrets) Delete(ctx context.Context, ref, name, key string) error {
-	if err := n.cfg.hasNetworks(); err != nil {
-		return err
-	}
 	_, err := idempotency.Once(ctx, n.cfg.Keys, idempotency.Call[struct{}]{
 		Key: key, Method: "secret.delete", Request: [2]string{ref, name}, Removes: true,
 		Act: func(ctx context.Context, _ *idempotency.Claim) (struct{}, error) {
@@ -111,6 +105,9 @@ func (n *Secrets) change(ctx context.Context, ref string, act func(*db.Tx, recor
 		return r, err
 	}
 	defer unlock()
+	if err := n.cfg.hasNetworks(n.cfg.engine(r)); err != nil {
+		return r, err
+	}
 	if err := writeSync(ctx, n.cfg.DB, func(tx *db.Tx) error { return act(tx, r) }); err != nil {
 		return r, err
 	}
@@ -202,8 +199,8 @@ func inheritSecrets(tx *db.Tx, r *record) error {
 }
 
 // writeSecrets puts a computer's secrets where its network reads them.
-func (c *Config) writeSecrets(ctx context.Context, id holt.ComputerID) error {
-	if !c.ownNetworks() {
+func (c *Config) writeSecrets(ctx context.Context, e machine.Engine, id holt.ComputerID) error {
+	if !c.ownNetworks(e) {
 		return nil
 	}
 	all, err := c.secretsOf(ctx, id)

@@ -80,9 +80,10 @@ func (s *snapshotter) holdRunning(ctx context.Context, ref string) (record, *liv
 
 // canKeep returns a computer, whose lock is held, if a snapshot of it can be taken.
 func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, error) {
+	if err := keepsMemory(s.cfg.engine(r)); err != nil {
+		return r, err
+	}
 	switch {
-	case !s.cfg.Engine.Capabilities().MemorySnapshot:
-		return r, noMemory(s.cfg.Engine)
 	case r.State != holt.ComputerRunning:
 		return r, wrongState(r)
 	case l == nil:
@@ -90,11 +91,6 @@ func (s *snapshotter) canKeep(ctx context.Context, r record, l *live) (record, e
 	}
 	err := s.mend(ctx, &r, l.m)
 	return r, err
-}
-
-func noMemory(e machine.Engine) error {
-	return holt.Errorf(holt.Unsupported, "the engine %s does not support snapshots of running computers", e.Name()).
-		WithHint(machine.UseVirtual + "; holt workspace checkpoint and fork work with every engine")
 }
 
 // snapshotRequest describes a snapshot to take.

@@ -153,7 +153,7 @@ func (t snapshotTable) insert(ctx context.Context, k *disks, r record, m snapsho
 			return err
 		}
 		if m.next != "" {
-			if err := k.insert(tx, m.next, m.disk, r.image); err != nil {
+			if err := k.insert(tx, m.next, m.disk, &r); err != nil {
 				return err
 			}
 		}

@@ -115,10 +115,24 @@ func hostMemoryMB() int {
 	return max(leastMemory, int(total/mib))
 }
 
+// pickFor returns the image and the engine of a new computer.
+func (c *Config) pickFor(ctx context.Context, spec holt.ComputerSpec) (image.Image, machine.Engine, error) {
+	e, err := c.Engines.named(spec.Engine)
+	if err != nil {
+		return image.Image{}, nil, err
+	}
+	img, err := c.pick(ctx, e, spec.Template)
+	if err != nil {
+		return img, nil, err
+	}
+	e, err = c.Engines.choose(spec.Engine, img)
+	return img, e, err
+}
+
 // pick returns the image of a template. An engine without root disks only needs an existing
 // template.
-func (c *Config) pick(ctx context.Context, template string) (image.Image, error) {
-	if c.Engine.Capabilities().RootDisk {
+func (c *Config) pick(ctx context.Context, e machine.Engine, template string) (image.Image, error) {
+	if e.Capabilities().RootDisk {
 		return c.Images.Get(ctx, template)
 	}
 	known := image.Templates()

@@ -51,12 +51,12 @@ func (s *Store) start(ctx context.Context, ref string) (holt.Computer, error) {
 
 // bootLocked starts the machine of a stopped computer, whose lock is held.
 func (s *Store) bootLocked(ctx context.Context, r *record) (err error) {
-	if mine := s.cfg.Engine.Name(); family(r.Engine) != family(mine) {
-		return holt.Errorf(holt.Conflict, "%s was created with the engine %s, and this daemon runs %s", r.Name, r.Engine, mine).
-			WithHint("serve this data directory with --engine %s", family(r.Engine))
+	engine := s.cfg.engine(*r)
+	if err := present(engine); err != nil {
+		return err
 	}
 	m := &transition{s: s, r: r}
-	if m.img, err = s.cfg.pick(ctx, r.imageRef()); err != nil {
+	if m.img, err = s.cfg.pick(ctx, engine, r.imageRef()); err != nil {
 		return err
 	}
 	if r.State = holt.ComputerStarting; r.Reason != rebootReason {
@@ -122,14 +122,15 @@ func unfinished(r record) error {
 
 // newLive is a machine that is about to run on an open workspace.
 func newLive(s *Store, r record, ws *workspace.Workspace, release func()) *live {
+	engine := s.cfg.engine(r)
 	l := &live{
-		id: r.ID, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.Limits, keep: s.cfg.Keep,
+		id: r.ID, engine: engine, ws: ws, release: release, log: s.log, observe: s.cfg.Observe, serve: s.cfg.Serve, limits: s.cfg.limits(engine), keep: s.cfg.Keep,
 		hostname: r.Name, guest: guestBooted, stood: newNotification(), up: make(chan struct{}), runs: newRunSet(),
 	}
 	l.runTracker, l.terminals = &runTracker{l, s.runRows, s.outputs}, newTerminalSet(l, s.terminalRows)
 	l.busy, l.look = newBusy(s.uses.now, l), newNotification()
 	l.explain = func(o *holt.OutOfMemory) { s.explain(o, r.ID) }
-	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, r.ID, r.Name) }
+	l.proxy = func(ctx context.Context) (*agent.Proxy, error) { return s.cfg.proxyOf(ctx, engine, r.ID, r.Name) }
 	l.greeted = func(ctx context.Context, is agent.Identified) error {
 		return write(ctx, s.cfg.DB, func(tx *db.Tx) error {
 			if err := s.table.identify(tx, r.ID, is, s.log); err != nil {
@@ -175,9 +176,9 @@ func (m *transition) again(ctx context.Context, why error) error {
 // limit is how long the guest may take to answer.
 func (m *transition) limit() time.Duration {
 	if m.restored() {
-		return m.s.cfg.Limits.Resume
+		return m.live.limits.Resume
 	}
-	return m.s.cfg.Limits.Boot
+	return m.live.limits.Boot
 }
 
 // identify sets which identity the guest is given.

@@ -52,7 +52,7 @@ func (s *Store) statsOf(ctx context.Context, r record) (holt.ComputerStats, erro
 		ComputerID: r.ID, Computer: r.Name, State: r.State, At: time.Now().UTC(),
 		CPUs: r.CPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DiskBytes: archive.Allocated(s.disks.path(r.disk)),
 	}
-	if s.cfg.ownNetworks() {
+	if s.cfg.ownNetworks(s.cfg.engine(r)) {
 		bounded, cancel := context.WithTimeout(ctx, statsNetwork)
 		defer cancel()
 		went, err := s.cfg.Networks.Traffic(bounded, s.cfg.dir(r.ID))

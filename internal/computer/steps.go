@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"holt"
@@ -130,7 +131,7 @@ func (m *transition) insertRow(ctx context.Context) error {
 		if err := inheritSecrets(tx, m.r); err != nil || m.r.disk == "" {
 			return err
 		}
-		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r.image)
+		return m.s.disks.insert(tx, m.r.disk, m.under(), m.r)
 	})
 }
 
@@ -209,7 +210,7 @@ func (m *transition) makeDisk(ctx context.Context) error {
 }
 
 func (m *transition) template() template {
-	return template{Templates: m.s.templates, img: m.img, r: *m.r}
+	return template{Templates: m.s.templates, engine: m.engine(), img: m.img, r: *m.r}
 }
 
 // restored reports whether the machine is resumed instead of booted.
@@ -234,7 +235,7 @@ func (m *transition) overlay(ctx context.Context, id holt.DiskID, sizeMB int) er
 	if under := m.under(); under != "" {
 		base = machine.Base{Path: m.s.disks.path(under), Format: "qcow2"}
 	}
-	return hosterror.Full(m.s.cfg.Engine.CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
+	return hosterror.Full(m.engine().CreateDisk(ctx, m.s.disks.path(id), base, sizeMB))
 }
 
 func (m *transition) dropDisk(context.Context) error {
@@ -315,13 +316,13 @@ func (m *transition) startMachine(ctx context.Context) error {
 	if m.r.disk != "" {
 		spec.Disk = m.s.disks.path(m.r.disk)
 		if !m.restored() { // it may have been resized since it was made
-			if err := m.s.cfg.Engine.GrowDisk(ctx, spec.Disk, m.r.DiskSizeMB); err != nil {
+			if err := m.engine().GrowDisk(ctx, spec.Disk, m.r.DiskSizeMB); err != nil {
 				return hosterror.Full(err)
 			}
 		}
 	}
 	m.live.launched = time.Now()
-	vm, err := m.s.cfg.Engine.Start(ctx, spec)
+	vm, err := m.engine().Start(ctx, spec)
 	if err = hosterror.Full(err); err != nil && m.kept != "" && ctx.Err() == nil && holt.CodeOf(err) != holt.OutOfSpace {
 		if err := m.bootInstead(ctx, err); err != nil {
 			return err
@@ -346,7 +347,7 @@ func (m *transition) killMachine(ctx context.Context) error {
 	if m.live != nil {
 		return nil
 	}
-	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID))
+	return m.s.cfg.killIn(ctx, m.s.cfg.dir(m.r.ID), m.engine())
 }
 
 // bootInstead switches a computer from the template's snapshot to a boot: it gets a new disk. If
@@ -362,26 +363,43 @@ func (m *transition) bootInstead(ctx context.Context, why error) error {
 	return m.makeOverlay(ctx)
 }
 
-// killIn ends the machine in a directory, whichever daemon started it.
-func (c *Config) killIn(ctx context.Context, dir string) error {
-	vm, err := c.Engine.Adopt(ctx, dir)
+// killIn ends the machine in a directory, whichever daemon started it. It is one of these engines';
+// each of the others says that it is not its own.
+func (c *Config) killIn(ctx context.Context, dir string, engines ...machine.Engine) error {
+	var errs []error
+	for _, e := range engines {
+		ran, err := killOf(ctx, e, dir)
+		if ran {
+			errs = nil
+		}
+		if errs = append(errs, err); ran {
+			break
+		}
+	}
+	if slices.ContainsFunc(engines, c.ownNetworks) {
+		errs = append(errs, c.Networks.End(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// killOf is killIn for one engine. ran reports whether a machine of it was there.
+func killOf(ctx context.Context, e machine.Engine, dir string) (ran bool, err error) {
+	vm, err := e.Adopt(ctx, dir)
 	switch {
 	case err == nil:
 		defer vm.Release()
-		return errors.Join(vm.Kill(), c.endNetwork(dir))
+		return true, vm.Kill()
 	case errors.Is(err, machine.ErrGone):
-		return c.endNetwork(dir)
+		return false, nil
 	}
-	strays, err2 := c.Engine.Strays(dir)
+	strays, err2 := e.Strays(dir)
 	if err2 != nil || len(strays) == 0 {
-		return errors.Join(err, err2)
+		return false, errors.Join(err, err2)
 	}
 	for _, stray := range strays {
-		if err := stray.Kill(); err != nil {
-			return err
-		}
+		err2 = errors.Join(err2, stray.Kill())
 	}
-	return c.endNetwork(dir)
+	return true, err2
 }
 
 func (m *transition) disconnect(context.Context) error {

@@ -78,7 +78,7 @@ func (m *transition) finishStop(ctx context.Context) error {
 	reason := ""
 	if m.live != nil {
 		m.s.budgets.last(ctx, m.r.ID)
-		reason = m.live.halt(ctx, m.s.cfg.Engine.Capabilities().PowerButton)
+		reason = m.live.halt(ctx, m.live.engine.Capabilities().PowerButton)
 	}
 	if ctx.Err() != nil {
 		return ending() // the next daemon continues

@@ -17,7 +17,7 @@ func TestStuckResume(t *testing.T) {
 	w := keeps(t, &chunk.Memory{}, 1<<40)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	w.cfg.Engine, w.cfg.Workspaces, w.cfg.Dir = &diskMaking{}, damaged{}, t.TempDir()
+	w.cfg.Engines.Default, w.cfg.Workspaces, w.cfg.Dir = &diskMaking{}, damaged{}, t.TempDir()
 	fails := map[string]bool{}
 	w.cfg.Fail = func(point string) error {
 		if fails[point] {

@@ -25,7 +25,7 @@ func (s *Store) machineEnded(l *live) {
 		return
 	}
 	m := &transition{s: s, r: &r, live: l}
-	how := s.cfg.Engine.Ended(s.cfg.dir(r.ID))
+	how := l.engine.Ended(s.cfg.dir(r.ID))
 	again := false
 	if err = m.back(s.shutdown.ctx, "died", m.boot()); err == nil {
 		again, err = m.ended(s.shutdown.ctx, how, "its machine ended: the process was killed or crashed")

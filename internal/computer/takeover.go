@@ -92,7 +92,7 @@ func (t *takeover) run(ctx context.Context) error {
 // adopt takes over the computer's machine if it still runs. Waiting for its guest continues in the
 // background.
 func (t *takeover) adopt(ctx context.Context) error {
-	vm, err := t.s.cfg.Engine.Adopt(ctx, t.s.cfg.dir(t.r.ID))
+	vm, err := t.engine().Adopt(ctx, t.s.cfg.dir(t.r.ID))
 	if errors.Is(err, machine.ErrGone) {
 		return t.foundGone(ctx)
 	}
@@ -211,7 +211,7 @@ func (t *takeover) foundGone(ctx context.Context) error {
 	case t.r.State == holt.ComputerStarting && t.r.Reason == rebootReason:
 		how.Kind = machine.EndReboot
 	case t.r.State == holt.ComputerRunning:
-		how = t.s.cfg.Engine.Ended(t.s.cfg.dir(t.r.ID))
+		how = t.engine().Ended(t.s.cfg.dir(t.r.ID))
 	}
 	again, err := t.ended(ctx, how, "its machine ended while the daemon was not running")
 	if err != nil || !again {
@@ -256,9 +256,9 @@ func (t *takeover) resumeLocked(ctx context.Context, finish func(context.Context
 // finishStart waits for the guest of an adopted machine that was starting, and ends one that does
 // not answer. The computer's lock is held.
 func (t *takeover) finishStart(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, t.s.cfg.Limits.Boot)
+	bounded, cancel := context.WithTimeout(ctx, t.live.limits.Boot)
 	defer cancel()
-	came := t.live.await(bounded, t.s.cfg.Limits.Boot)
+	came := t.live.await(bounded, t.live.limits.Boot)
 	if came == nil {
 		return t.settle(ctx)
 	}

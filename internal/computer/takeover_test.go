@@ -60,7 +60,7 @@ func TestTakeOverSideBySide(t *testing.T) {
 		}
 	}
 	e := &stuckEngine{most: atOnce, full: make(chan struct{})}
-	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Disks: t.TempDir(), Snapshots: t.TempDir(), Templates: t.TempDir(), Engine: e})
+	s, err := Open(t.Context(), Config{DB: d, Keys: keys, Dir: filepath.Join(t.TempDir(), "computers"), Disks: t.TempDir(), Snapshots: t.TempDir(), Templates: t.TempDir(), Engines: Engines{Default: e}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +101,11 @@ func TestResumingNotAdopted(t *testing.T) {
 	ctx := t.Context()
 	m := w.take(holt.SnapshotOfPause)
 	unwritten := holt.NewDiskID()
-	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, unwritten, m.disk, "digest") }))
+	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, unwritten, m.disk, &record{image: "digest"}) }))
 	w.r.State, w.r.disk = holt.ComputerPaused, unwritten
 	w.ok(w.table.save(ctx, *w.r))
 	w.ok((&transition{s: w.Store, r: w.r, from: &m}).claimResume(ctx))
-	w.cfg.Engine, w.cfg.Dir = &mute{}, t.TempDir()
+	w.cfg.Engines.Default, w.cfg.Dir = &mute{}, t.TempDir()
 	kept := func() record {
 		t.Helper()
 		r, err := w.table.find(ctx, string(w.r.ID))
@@ -126,7 +126,7 @@ func TestResumingNotAdopted(t *testing.T) {
 	r.disk = m.disk
 	w.ok(w.table.save(ctx, r))
 	foreign := holt.NewDiskID()
-	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, foreign, "", "digest") }))
+	w.ok(w.cfg.DB.Write(ctx, func(tx *db.Tx) error { return w.disks.insert(tx, foreign, "", &record{image: "digest"}) }))
 	for _, disk := range []string{w.disks.path(m.next), w.disks.path(m.next), "/elsewhere/" + string(m.next) + ".qcow2", w.disks.path(foreign), w.disks.path(m.disk), ""} {
 		believed := disk == w.disks.path(m.next)
 		if err := (&takeover{transition{s: w.Store, r: &r}}).writesTo(ctx, usesDisk{disk: disk}); believed != (err == nil) || !believed && holt.CodeOf(err) != holt.Corrupt {
@@ -194,7 +194,7 @@ func TestOneDamagedWorkspace(t *testing.T) {
 	}
 
 	cfg := w.cfg
-	cfg.Dir, cfg.Templates, cfg.Engine = t.TempDir(), t.TempDir(), &endedEngine{}
+	cfg.Dir, cfg.Templates, cfg.Engines.Default = t.TempDir(), t.TempDir(), &endedEngine{}
 	for _, is := range []struct {
 		damaged             bool
 		bad                 holt.ComputerState

@@ -29,8 +29,9 @@ import (
 // the next Open.
 type template struct {
 	*Templates
-	img image.Image
-	r   record // of the computer that wants it: its shape
+	engine machine.Engine
+	img    image.Image
+	r      record // of the computer that wants it: its shape
 	// background: no call waits for it, so its machine gets only spare resources.
 	background bool
 }
@@ -43,7 +44,7 @@ const templateFormat = 3
 // hardware on a resume.
 func (t template) key() string {
 	b, err := json.Marshal([]any{
-		templateFormat, t.cfg.Engine.Name(), t.cfg.Engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
+		templateFormat, t.engine.Name(), t.engine.Capabilities().Version, t.img.Digest, filepath.Base(t.img.Initrd), t.img.Args, t.img.Units, t.r.CPUs, t.r.MemoryMB,
 	})
 	if err != nil {
 		panic(err) // strings and numbers
@@ -56,7 +57,7 @@ func (t template) key() string {
 // long as a boot. It returns "" if none can be made now: then the computer boots. The error is that
 // ctx has ended.
 func (t template) snapshot(ctx context.Context) (string, error) {
-	if !t.canKeepTemplates() {
+	if !keepsTemplates(t.engine) {
 		return "", nil
 	}
 	key := t.key()
@@ -79,12 +80,6 @@ func (t template) snapshot(ctx context.Context) (string, error) {
 
 func (t template) notKept(err error) {
 	t.log.Warn("make template snapshot; its computers boot instead of resuming", "template", t.img.Template, "err", err)
-}
-
-// canKeepTemplates reports whether the engine supports template snapshots.
-func (s *registry) canKeepTemplates() bool {
-	caps := s.cfg.Engine.Capabilities()
-	return caps.MemorySnapshot && caps.RootDisk
 }
 
 // keep returns the directory of the snapshot; made reports that it made it. Without again it does
@@ -140,22 +135,22 @@ func (t template) drop(ctx context.Context, why error) {
 // make boots a machine in home, waits until it is ready, and leaves its snapshot in dir. The
 // machine has ended afterwards.
 func (t template) make(ctx context.Context, dir, home string) (err error) {
-	if err := t.cfg.removeMachine(ctx, home); err != nil { // what a former try may have left
+	if err := t.cfg.removeMachine(ctx, home, t.engine); err != nil { // what a former try may have left
 		return err
 	}
 	defer func() {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		err = errors.Join(err, t.cfg.removeMachine(late, home))
+		err = errors.Join(err, t.cfg.removeMachine(late, home, t.engine))
 	}()
 	disk := filepath.Join(dir, image.SnapshotDisk)
-	if err := t.cfg.Engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
+	if err := t.engine.CreateDisk(ctx, disk, machine.Base{Path: t.img.Root}, t.img.RootMB); err != nil {
 		return hosterror.Full(err)
 	}
 	if err := errors.Join(t.cfg.failpoint("template/start"), t.shutdown.mayStart()); err != nil {
 		return err
 	}
-	vm, err := t.cfg.Engine.Start(ctx, machine.Spec{
+	vm, err := t.engine.Start(ctx, machine.Spec{
 		ID: "template-" + t.img.Template, Dir: home, Kernel: t.img.Kernel, Initrd: t.img.Initrd, Args: t.img.Args,
 		Disk: disk, CPUs: t.r.CPUs, MemoryMB: t.r.MemoryMB, MaxCPUs: maxCPUs(), MaxMemoryMB: hostMemoryMB(), Network: true, Background: t.background, Unserved: true,
 	})
@@ -166,7 +161,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 		err = errors.Join(err, vm.Kill())
 		vm.Release()
 	}()
-	if link, err := t.cfg.join(ctx, home, openNetwork, false, func(context.Context) {}); err != nil {
+	if link, err := t.cfg.join(ctx, t.engine, home, openNetwork, false, func(context.Context) {}); err != nil {
 		return err
 	} else if link != nil {
 		defer link.Release()
@@ -203,7 +198,7 @@ func (t template) make(ctx context.Context, dir, home string) (err error) {
 // awaitReady waits until a template's machine is ready. Its workspace is not served: programs that
 // access it wait until a computer is resumed.
 func (t template) awaitReady(ctx context.Context, vm machine.Machine) error {
-	bounded, cancel := context.WithTimeout(ctx, t.cfg.Limits.Boot)
+	bounded, cancel := context.WithTimeout(ctx, t.cfg.limits(t.engine).Boot)
 	defer cancel()
 	bounded, stop := context.WithCancelCause(bounded)
 	var watch sync.WaitGroup
@@ -273,19 +268,20 @@ func (t template) ready(ctx context.Context, vm machine.Machine) (is agent.Readi
 	}); err != nil {
 		return is, err
 	}
-	limit := t.cfg.Limits.Boot
+	limit := t.cfg.limits(t.engine).Boot
 	if end, ok := ctx.Deadline(); ok {
 		limit = time.Until(end) * 9 / 10 // the rest is for it to say what is not ready
 	}
 	return client.Ready(ctx, t.img.Units, limit)
 }
 
-// removeMachine ends the machine in a directory and removes the directory.
-func (c *Config) removeMachine(ctx context.Context, dir string) error {
+// removeMachine ends the machine in a directory, which is one of these engines', and removes the
+// directory.
+func (c *Config) removeMachine(ctx context.Context, dir string, engines ...machine.Engine) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := c.killIn(ctx, dir); err != nil {
+	if err := c.killIn(ctx, dir, engines...); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -301,7 +297,7 @@ func (c *Config) tidyTemplates(ctx context.Context) error {
 		return fmt.Errorf("read directory of templates: %w", err)
 	}
 	for _, e := range entries {
-		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name())); err != nil {
+		if err := c.removeMachine(ctx, filepath.Join(c.Templates, e.Name()), c.Engines.All()...); err != nil {
 			c.Log.Error("end interrupted boot of template", "directory", e.Name(), "err", err)
 		}
 	}

@@ -25,7 +25,8 @@ type Templates struct {
 
 func (s *Store) Templates() *Templates { return s.templates }
 
-// List returns all templates, built or not. Ready are the shapes with a snapshot for this engine.
+// List returns all templates, built or not. Ready are the shapes with a snapshot for the engine that
+// its computers have by default.
 func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 	all, err := t.cfg.Images.List()
 	if err != nil {
@@ -38,7 +39,7 @@ func (t *Templates) List(ctx context.Context) ([]holt.Image, error) {
 		img, err := t.cfg.Images.Get(ctx, shown.Digest)
 		all[i].Ready = slices.DeleteFunc(shown.Ready, func(shape holt.Shape) bool {
 			one, wrong := t.of(img, shape)
-			return err != nil || wrong != nil || !t.canKeepTemplates() || !t.cfg.Images.HasSnapshot(shown.Digest, one.key())
+			return err != nil || wrong != nil || !keepsTemplates(one.engine) || !t.cfg.Images.HasSnapshot(shown.Digest, one.key())
 		})
 	}
 	return all, nil
@@ -56,14 +57,17 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 		return holt.Image{}, err
 	}
 	defer leave()
-	if !t.canKeepTemplates() {
-		return holt.Image{}, holt.Errorf(holt.Unsupported, "the engine %s does not support boot snapshots", t.cfg.Engine.Name()).WithHint(machine.UseVirtual)
-	}
-	img, err := t.cfg.pick(ctx, ref)
+	img, err := t.cfg.pick(ctx, t.cfg.Engines.Default, ref)
 	if err != nil {
 		return holt.Image{}, err
 	}
 	one, err := t.of(img, shape)
+	if err == nil {
+		err = present(one.engine)
+	}
+	if err == nil && !keepsTemplates(one.engine) {
+		err = holt.Errorf(holt.Unsupported, "the engine %s does not support boot snapshots", one.engine.Name()).WithHint(machine.UseVirtual)
+	}
 	if err != nil {
 		return holt.Image{}, err
 	}
@@ -75,7 +79,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 	if err != nil {
 		return holt.Image{}, err
 	}
-	if now, err := t.cfg.pick(ctx, img.Digest); err == nil { // it takes more, and is booted
+	if now, err := t.cfg.pick(ctx, one.engine, img.Digest); err == nil { // it takes more, and is booted
 		img = now
 	}
 	img.Ready = []holt.Shape{{CPUs: one.r.CPUs, MemoryMB: one.r.MemoryMB}}
@@ -85,7 +89,7 @@ func (t *Templates) Boot(ctx context.Context, ref string, shape holt.Shape, _ st
 // boot makes the snapshot unless it exists; TooMany if the host has no memory for it.
 func (t template) boot(ctx context.Context) error {
 	if !t.cfg.Images.HasSnapshot(t.img.Digest, t.key()) {
-		leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+t.img.Template, t.r.MemoryMB, false)
+		leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+t.img.Template, t.r, false)
 		if err != nil {
 			return err
 		}
@@ -95,10 +99,14 @@ func (t template) boot(ctx context.Context) error {
 	return err
 }
 
-// of is a template in a shape.
+// of is a template in a shape, for the engine that its computers have by default.
 func (t *Templates) of(img image.Image, shape holt.Shape) (template, error) {
-	r := record{Computer: holt.Computer{CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
-	return template{Templates: t, img: img, r: r}, CheckShape(shape)
+	return t.on(t.cfg.Engines.Of(img.Engine), img, shape)
+}
+
+func (t *Templates) on(e machine.Engine, img image.Image, shape holt.Shape) (template, error) {
+	r := record{Computer: holt.Computer{Engine: e.Name(), CPUs: cmp.Or(shape.CPUs, defaultCPUs), MemoryMB: cmp.Or(shape.MemoryMB, defaultMemoryMB)}}
+	return template{Templates: t, engine: e, img: img, r: r}, CheckShape(shape)
 }
 
 // tried records that the boot was tried, unless the host prevented it.
@@ -114,7 +122,7 @@ func (t *Templates) tried(ctx context.Context, img image.Image, err error) {
 // renew makes, one by one at low priority, the snapshots of newly built templates and of those
 // whose build, guest agent or engine has changed. Those that the host has no memory for wait.
 func (t *Templates) renew(ctx context.Context) {
-	if t.cfg.Renew <= 0 || !t.canKeepTemplates() {
+	if t.cfg.Renew <= 0 || !slices.ContainsFunc(t.cfg.Engines.All(), keepsTemplates) {
 		return
 	}
 	wait := func() (ended bool) {
@@ -147,7 +155,7 @@ func (t *Templates) renewOne(ctx context.Context, one *staleTemplate) (done bool
 	if ctx.Err() != nil {
 		return true
 	}
-	leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+one.img.Template, one.r.MemoryMB, true)
+	leave, err := t.table.room.reserve(ctx, t.cfg.DB, "the template "+one.img.Template, one.r, true)
 	if err != nil {
 		t.log.Debug("boot of template postponed", "template", one.img.Template, "memory_mb", one.r.MemoryMB, "err", err)
 		return false
@@ -198,12 +206,16 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 	for _, k := range kept {
 		known[k.Key] = true
 	}
-	add := func(name string, shape holt.Shape, former string, used time.Time) {
+	add := func(name, engine string, shape holt.Shape, former string, used time.Time) {
 		img, err := t.cfg.Images.Get(ctx, name)
 		if err != nil {
 			return // it was deleted, or a create says why
 		}
-		one, err := t.of(img, shape)
+		e := t.cfg.Engines.Of(cmp.Or(engine, img.Engine))
+		if !keepsTemplates(e) {
+			return
+		}
+		one, err := t.on(e, img, shape)
 		if err != nil { // it was kept by a larger host
 			if former == "" { // or no computer can have this shape
 				t.tried(ctx, img, nil)
@@ -220,11 +232,11 @@ func (t *Templates) stale(ctx context.Context) (all []*staleTemplate, err error)
 	}
 	unbooted, err := t.cfg.Images.Unbooted()
 	for _, u := range unbooted {
-		add(u.Template, u.Shape, "", time.Time{})
+		add(u.Template, "", u.Shape, "", time.Time{})
 	}
 	for _, k := range kept {
 		if im, err := machine.ReadImage(k.Dir); err == nil {
-			add(k.Template, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Dir, k.Used)
+			add(k.Template, im.Engine, holt.Shape{CPUs: im.Spec.CPUs, MemoryMB: im.Spec.MemoryMB}, k.Dir, k.Used)
 		}
 	}
 	return all, err

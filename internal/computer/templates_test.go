@@ -76,7 +76,7 @@ func TestStaleTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store := newStore(ctx, Config{Engine: rooted{version: "1"}, Images: images, Log: slog.New(slog.DiscardHandler)})
+	store := newStore(ctx, Config{Engines: Engines{Default: rooted{version: "1"}}, Images: images, Log: slog.New(slog.DiscardHandler)})
 	is := func(s *Store, want ...holt.Shape) (all []*staleTemplate) {
 		t.Helper()
 		all, err := s.Templates().stale(ctx)
@@ -121,7 +121,7 @@ func TestStaleTemplates(t *testing.T) {
 		}
 	}
 	ready(store, common, other)
-	ready(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}))
+	ready(newStore(ctx, Config{Engines: Engines{Default: rooted{version: "2"}}, Images: images, Log: slog.New(slog.DiscardHandler)}))
 	if left, err := images.Unbooted(); err != nil || len(left) > 0 {
 		t.Errorf("to be booted still: %v, %v", left, err)
 	}
@@ -131,5 +131,5 @@ func TestStaleTemplates(t *testing.T) {
 		t.Errorf("to be booted, which cannot be: %v, %v", left, err)
 	}
 	later(common)
-	is(newStore(ctx, Config{Engine: rooted{version: "2"}, Images: images, Log: slog.New(slog.DiscardHandler)}), common, other)
+	is(newStore(ctx, Config{Engines: Engines{Default: rooted{version: "2"}}, Images: images, Log: slog.New(slog.DiscardHandler)}), common, other)
 }

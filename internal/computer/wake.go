@@ -35,9 +35,9 @@ var wakeSteps = map[holt.ComputerState]wakeStep{
 }
 
 // wake returns the running machine of a computer; the caller has marked its use, see [waker.use]. A stopped
-// computer is started and a paused one resumed, which takes at most [Limits].Wake.
+// computer is started and a paused one resumed, which takes at most [Limits].Wake of the slowest engine.
 func (s *waker) wake(ctx context.Context, ref string, use holt.Use) (record, *live, error) {
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.Wake)
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.longestWake())
 	defer cancel()
 	r, l, err := s.untilRunning(bounded, ref, use)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
@@ -121,7 +121,7 @@ func (s *waker) asleep(ctx context.Context, ref string) error {
 	if other := s.machines.atWork(r.ID); other != nil {
 		is += ", and waits for " + other.String()
 	}
-	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.Limits.Wake), is).
+	return holt.Errorf(holt.Timeout, "%s did not wake within %v: it is %s", r.Name, holt.ShortDuration(s.cfg.longestWake()), is).
 		WithHint("it may still be waking: check its state with holt computer get %s, then try again", r.Name)
 }
 

@@ -37,9 +37,9 @@ import (
 type Config struct {
 	DataDir     string
 	ImageDir    string // default: DataDir/images
-	Engine      string // "auto" (the default), "qemu", "gvisor" or "local"
+	Engine      string // that computers have by default: "auto" (the default), "qemu", "gvisor" or "local"
 	Sandbox     string // the static program whose main calls sandbox.Dispatch; default: this one
-	GuestBinary []byte // the guest agent, put into images and run by the local engine
+	GuestBinary []byte // the guest agent, put into images and run by the local and gvisor engines
 	TCP         bool   // clients will connect over TCP: a first token is made and written to a file, if no admin has one
 	Version     string // of holt
 	Log         *slog.Logger
@@ -70,12 +70,12 @@ type Config struct {
 	Keeper []string
 
 	// HostMemory returns the memory of the host and how much of it programs can still get, bytes; nil: the
-	// kernel's figures, if the engine's machines have memory of their own.
+	// kernel's figures, if machines have memory of their own.
 	HostMemory func() (total, available int64)
 	Overcommit float64 // how many times the available memory may be promised to computers; 0: once
 
-	Limits computer.Limits                     // zero fields: the engine's defaults
-	Wrap   func(machine.Engine) machine.Engine // tests: replaces the engine
+	Limits computer.Limits                     // zero fields: the defaults of the computer's engine
+	Wrap   func(machine.Engine) machine.Engine // tests: replaces each engine
 	Fail   func(point string) error            // tests: called at each step of creating, deleting, packing and collecting
 }
 
@@ -90,7 +90,7 @@ type Daemon struct {
 	images     *image.Store
 	groups     *cgroup.Tree // nil: machines are not bounded, because of
 	unbound    error        // this error
-	engine     machine.Engine
+	engines    computer.Engines
 	workspaces *workspaces.Store
 	computers  *computer.Store
 	jobs       *job.Store
@@ -133,7 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, open := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openEvents, d.openAudit, d.openArchive, d.openImages, d.openEngine, d.openWorkspaces, d.openComputers,
+		d.openLock, d.openControl, d.openEvents, d.openAudit, d.openArchive, d.openImages, d.openEngines, d.openWorkspaces, d.openComputers,
 		d.openMounts, d.openJobs, d.openTokens, d.openPreviews, d.openSchedules, d.openGate, d.openUploads,
 	} {
 		if err := open(ctx); err != nil {
@@ -141,7 +141,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 		}
 	}
 	d.collect(cfg.Metrics)
-	d.log.InfoContext(ctx, "daemon is up", "data_dir", dir, "engine", d.engine.Name(), "pid", os.Getpid())
+	d.log.InfoContext(ctx, "daemon is up", "data_dir", dir, "engine", d.engines.Default.Name(), "pid", os.Getpid())
 	return d, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"holt"
 	"holt/internal/doctor"
+	"holt/internal/engine/gvisor"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/qemu"
 	"holt/internal/network"
@@ -25,9 +26,9 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		DataDir: d.cfg.DataDir, ImageDir: d.cfg.ImageDir,
-		Probe: probe(d.cfg.DataDir), Bounds: d.bounds,
+		Engine: d.cfg.Engine, GVisor: gvisor.Check, Probe: probe(d.cfg.DataDir), Bounds: d.bounds,
 		Strays: func(root string) ([]doctor.Stray, error) {
-			found, err := strays(d.engine, root)
+			found, err := strays(d.engines.All(), root)
 			found = slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] })
 			left, err2 := network.Leftover(root)
 			for _, s := range left {
@@ -46,14 +47,15 @@ func probe(dir string) func(context.Context) (doctor.Probe, error) {
 	}
 }
 
-func strays(e machine.Engine, root string) ([]doctor.Stray, error) {
-	found, err := e.Strays(root)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]doctor.Stray, 0, len(found))
-	for _, s := range found {
-		list = append(list, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
+func strays(engines []machine.Engine, root string) (list []doctor.Stray, err error) {
+	for _, e := range engines {
+		found, err := e.Strays(root)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			list = append(list, doctor.Stray{PID: s.Process.PID, Dir: s.Dir})
+		}
 	}
 	return list, nil
 }
@@ -61,8 +63,8 @@ func strays(e machine.Engine, root string) ([]doctor.Stray, error) {
 // bounds says how computers are bounded, for [doctor.Examine].
 func (d *Daemon) bounds() (string, error) {
 	switch {
-	case !d.engine.Capabilities().Isolated:
-		return "computers of the engine " + d.engine.Name() + " are not bounded: it is for tests", nil
+	case !d.engines.Default.Capabilities().Isolated:
+		return "computers of the engine " + d.engines.Default.Name() + " are not bounded: it is for tests", nil
 	case d.unbound != nil:
 		return "", d.unbound
 	}

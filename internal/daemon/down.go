@@ -25,8 +25,8 @@ func (d *Daemon) Down(ctx context.Context, spec holt.DownSpec, _ string) (holt.D
 		return report, holt.Errorf(holt.InvalidArgument, "invalid action %q for computers", spec.Computers).
 			WithHint("use stop, pause or keep")
 	}
-	if spec.Computers == holt.DownPause && !d.engine.Capabilities().MemorySnapshot {
-		return report, holt.Errorf(holt.Unsupported, "the engine %s cannot pause computers", d.engine.Name()).
+	if spec.Computers == holt.DownPause && !d.engines.Default.Capabilities().MemorySnapshot {
+		return report, holt.Errorf(holt.Unsupported, "the engine %s cannot pause computers", d.engines.Default.Name()).
 			WithHint("holt down --stop shuts them down and keeps their disks; holt down --keep leaves them running")
 	}
 	select {

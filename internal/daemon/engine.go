@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,33 +26,77 @@ const (
 	EngineLocal  = "local"
 )
 
-// openEngine opens the engine that runs machines.
-func openEngine(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger computer.DiskLedger) (machine.Engine, error) {
+// openEngines opens the engines that work on this host. cfg.Engine chooses the default: auto is QEMU
+// where KVM works, or else gVisor, or else QEMU's software emulation. The local engine is for tests,
+// and has no other beside it.
+//
+// Errors: InvalidArgument (an unknown name), Unsupported if the default does not work here.
+func openEngines(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger computer.DiskLedger) (computer.Engines, error) {
+	none := computer.Engines{}
 	switch cfg.Engine {
-	case "", EngineAuto, EngineQEMU:
-		return qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Ledger: ledger.Beneath, Log: cfg.Log})
-	case EngineGVisor:
-		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
-		if err != nil {
-			return nil, err
-		}
-		return gvisor.Open(gvisor.Options{Program: cfg.Sandbox, Guest: filepath.Dir(guest), Groups: groups, Log: cfg.Log})
+	case "", EngineAuto, EngineQEMU, EngineGVisor:
 	case EngineLocal:
 		guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
-		return local.New(local.Options{Guest: guest, Log: cfg.Log}), nil
+		return computer.Engines{Default: local.New(local.Options{Guest: guest, Log: cfg.Log})}, nil
 	default:
-		return nil, holt.Errorf(holt.InvalidArgument, "unknown engine %q", cfg.Engine).
+		return none, holt.Errorf(holt.InvalidArgument, "unknown engine %q", cfg.Engine).
 			WithHint("use auto, qemu, gvisor or local")
 	}
+	missing := map[string]error{}
+	virtual, err := qemu.Open(ctx, qemu.Options{CacheDir: cfg.DataDir, Groups: groups, Apart: apart(cfg), Ledger: ledger.Beneath, Log: cfg.Log})
+	if ctx.Err() != nil {
+		return none, err
+	}
+	missing[EngineQEMU] = err
+	sandboxes, err := openGVisor(cfg, groups)
+	missing[EngineGVisor] = err
+
+	choice := cfg.Engine
+	if choice == "" || choice == EngineAuto {
+		choice = EngineQEMU
+		if missing[EngineGVisor] == nil && (missing[EngineQEMU] != nil || virtual.Capabilities().Acceleration != machine.AccelKVM) {
+			choice = EngineGVisor
+		}
+	}
+	if err := missing[choice]; err != nil {
+		return none, err
+	}
+	all := computer.Engines{Missing: missing}
+	add := func(family string, e machine.Engine) {
+		switch {
+		case missing[family] != nil:
+			cfg.Log.InfoContext(ctx, "this host does not have an engine", "engine", family, "why", missing[family])
+		case family == choice:
+			all.Default = e
+		default:
+			all.Others = append(all.Others, e)
+		}
+	}
+	add(EngineQEMU, virtual)
+	add(EngineGVisor, sandboxes)
+	kvm := ""
+	if virtual != nil {
+		kvm = virtual.Verdict().Reason
+	}
+	cfg.Log.InfoContext(ctx, "computers run by default on the engine "+all.Default.Name(), "asked", cmp.Or(cfg.Engine, EngineAuto), "kvm", kvm)
+	return all, nil
+}
+
+func openGVisor(cfg Config, groups *cgroup.Tree) (machine.Engine, error) {
+	guest, err := placeGuest(filepath.Join(cfg.DataDir, "bin"), cfg.GuestBinary)
+	if err != nil {
+		return nil, err
+	}
+	return gvisor.Open(gvisor.Options{Program: cfg.Sandbox, Guest: filepath.Dir(guest), Groups: groups, Log: cfg.Log})
 }
 
 // apart returns the directories of the files of machines.
 func apart(cfg Config) []string { return []string{cfg.DataDir, cfg.ImageDir} }
 
-// placeGuest writes the guest agent to a file that the local engine runs. Machines
+// placeGuest writes the guest agent to a file that the local and gvisor engines run. Machines
 // that run an older agent keep it.
 func placeGuest(dir string, binary []byte) (string, error) {
 	path := filepath.Join(dir, "holt-guest")

@@ -124,7 +124,7 @@ func (d *Daemon) collect(r *metric.Registry) {
 	r.Collect(func() []metric.Sample {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 		defer cancel()
-		out := []metric.Sample{{Desc: &buildInfo, Values: []string{d.cfg.Version, d.engine.Name()}, Value: 1}}
+		out := []metric.Sample{{Desc: &buildInfo, Values: []string{d.cfg.Version, d.engines.Default.Name()}, Value: 1}}
 		ready := 0.0
 		if d.Ready(ctx) == nil {
 			ready = 1

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"holt"
+	"holt/internal/engine/jail"
+	"holt/internal/engine/machine"
 	"holt/internal/image"
 	"holt/internal/network"
 	"holt/internal/network/netstack"
@@ -23,7 +26,14 @@ func (d *Daemon) networks() *network.Networks {
 	}
 	d.reach = openReach(d.log, image.PackageHosts)
 	d.onClose(closing(d.reach.close))
-	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: d.engine.Capabilities().OwnUser, Log: d.log, Own: d.ownOf})
+	return network.New(network.Options{Command: d.cfg.Network, Reach: d.reach.get, Groups: d.groups, Apart: d.apart(), Log: d.log, Own: d.ownOf})
+}
+
+// apart reports whether the networks of machines run in jails: with QEMU's machines, or if a jail can be made.
+func (d *Daemon) apart() bool {
+	ownUser := func(e machine.Engine) bool { return e.Capabilities().OwnUser }
+	return slices.ContainsFunc(d.engines.All(), ownUser) ||
+		d.engines.Default.Capabilities().OwnNetwork && jail.Check("/bin/true", apart(d.cfg)...) == nil
 }
 
 // Own sets the handler of requests that computers make to http://holt.internal/. Until then they get an error.

@@ -99,7 +99,7 @@ func (d *Daemon) Health(ctx context.Context) (holt.Health, error) {
 	}
 	h := holt.Health{
 		Status: "ok", Version: d.cfg.Version, PID: os.Getpid(), DataDir: d.cfg.DataDir,
-		Engine: d.engine.Name(), StartedAt: d.started,
+		Engine: d.engines.Default.Name(), StartedAt: d.started,
 	}
 	for _, c := range all {
 		if c.State == holt.ComputerRunning {

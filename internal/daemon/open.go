@@ -70,12 +70,16 @@ func (d *Daemon) openImages(context.Context) (err error) {
 	return err
 }
 
-func (d *Daemon) openEngine(ctx context.Context) (err error) {
+func (d *Daemon) openEngines(ctx context.Context) (err error) {
 	ledger := computer.DiskLedger{DB: d.db, Disks: d.dir("disks"), Images: d.images}
-	if d.engine, err = openEngine(ctx, d.cfg, d.openGroups(), ledger); err == nil && d.cfg.Wrap != nil {
-		d.engine = d.cfg.Wrap(d.engine)
+	if d.engines, err = openEngines(ctx, d.cfg, d.openGroups(), ledger); err != nil || d.cfg.Wrap == nil {
+		return err
 	}
-	return err
+	d.engines.Default = d.cfg.Wrap(d.engines.Default)
+	for i, e := range d.engines.Others {
+		d.engines.Others[i] = d.cfg.Wrap(e)
+	}
+	return nil
 }
 
 // openGroups opens the control groups that bound machines, and removes those of machines that ended while no
@@ -118,7 +122,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.computers, err = computer.Open(ctx, computer.Config{
 		DB: d.db, Keys: d.keys, Dir: d.dir("computers"), Disks: d.dir("disks"),
 		Snapshots: d.dir("snapshots"), SnapshotCache: d.cfg.SnapshotCache, Archive: d.archive.Archive, ArchiveDir: d.archive.Dir(), Templates: d.dir("templates"),
-		Engine: d.engine, Images: d.images, Networks: d.networks(),
+		Engines: d.engines, Images: d.images, Networks: d.networks(),
 		Workspaces: workspaces.ForComputers{Store: d.workspaces}, Serve: d.workspaces.ServeGuest, Writer: workspaces.WriterOf, Schedules: schedule.Belongings{DB: d.db}, Keep: d.cfg.Keep, Renew: d.cfg.Renew, Limits: d.cfg.Limits, HostMemory: d.cfg.HostMemory, Overcommit: d.cfg.Overcommit, Log: d.log, Observe: d.meters.observer(), Fail: d.cfg.Fail,
 	})
 	if err != nil {

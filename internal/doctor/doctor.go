@@ -37,6 +37,10 @@ type Options struct {
 	DataDir  string // of the daemon; need not exist
 	ImageDir string // where images are built; empty: in DataDir
 	Listen   string // the TCP address of a daemon; empty: not checked
+	// Engine is that of the daemon: auto (also ""), qemu, gvisor or local. It decides what is needed.
+	Engine string
+	// GVisor says why gVisor sandboxes do not work here; nil: they are not checked, and not used.
+	GVisor func() error
 	// Probe boots a test program under KVM; nil: only the processor's flags and the device are checked.
 	Probe func(ctx context.Context) (Probe, error)
 	// Strays finds stray machines with directories below root; nil: not checked.
@@ -87,6 +91,7 @@ func (h host) examine(ctx context.Context, opt Options) []holt.Finding {
 		{"processor", opt.Timeout, h.processor},
 		{"kvm", 3 * opt.Timeout, h.kvm},
 		{"qemu", opt.Timeout, h.qemu},
+		{"gvisor", opt.Timeout, h.gvisor},
 		{"image tools", opt.Timeout, h.imageTools},
 		{"fuse", opt.Timeout, h.fuse},
 		{"user", opt.Timeout, h.user},

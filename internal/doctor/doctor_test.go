@@ -81,6 +81,44 @@ func TestKVM(t *testing.T) {
 	}
 }
 
+// TestSandboxesInsteadOfKVM: where there is no KVM and gVisor works, nothing is wrong, and QEMU is not asked for; unless it is wanted.
+func TestSandboxesInsteadOfKVM(t *testing.T) {
+	works, fails := func() error { return nil }, func() error {
+		return holt.Errorf(holt.Unsupported, "there is no /dev/fuse").WithHint("load it")
+	}
+	with := map[string]string{"dev/kvm": "", "proc/cpuinfo": intel}
+	without := map[string]string{"proc/cpuinfo": strings.ReplaceAll(intel, "vmx", "mmx")}
+	type verdicts [4]holt.Verdict // processor, kvm, qemu, gvisor
+	const fine, poor, bad = holt.VerdictOK, holt.VerdictWarn, holt.VerdictBad
+	for _, c := range []struct {
+		name, engine string
+		files        map[string]string
+		gvisor       func() error
+		want         verdicts
+	}{
+		{"neither", "auto", without, fails, verdicts{poor, poor, bad, poor}},
+		{"gvisor", "auto", without, works, verdicts{fine, fine, fine, fine}},
+		{"gvisor, and nothing is asked for", "", without, works, verdicts{fine, fine, fine, fine}},
+		{"gvisor, qemu is asked for", "qemu", without, works, verdicts{poor, poor, bad, fine}},
+		{"gvisor is asked for", "gvisor", without, fails, verdicts{poor, poor, fine, bad}},
+		{"kvm", "auto", with, fails, verdicts{fine, fine, bad, fine}},
+		{"both", "auto", with, works, verdicts{fine, fine, bad, fine}},
+		{"both, gvisor is asked for", "gvisor", with, works, verdicts{fine, fine, fine, fine}},
+		{"local", "local", without, works, verdicts{poor, poor, fine, fine}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, opt := fakeHost(t, c.files), Options{Engine: c.engine, GVisor: c.gvisor}
+			h.look = func(string) (string, error) { return "", os.ErrNotExist } // QEMU
+			found := []holt.Finding{h.processor(t.Context(), opt), h.kvm(t.Context(), opt), h.qemu(t.Context(), opt), h.gvisor(t.Context(), opt)}
+			for i, f := range found {
+				if f.Verdict != c.want[i] || f.Verdict == fine && len(f.Install) > 0 || f.Found == "" {
+					t.Errorf("%d: %+v, want %s", i, f, c.want[i])
+				}
+			}
+		})
+	}
+}
+
 func TestQEMUVersion(t *testing.T) {
 	for out, want := range map[string]int{
 		"QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright": 7,
@@ -277,7 +315,7 @@ func TestExamineThisHost(t *testing.T) {
 			t.Errorf("%+v does not say what to do", f)
 		}
 	}
-	want := []string{"processor", "kvm", "qemu", "image tools", "fuse", "user", "jail", "memory", "limits", "names", "ping", "disk", "socket", "machines", "mounts"}
+	want := []string{"processor", "kvm", "qemu", "gvisor", "image tools", "fuse", "user", "jail", "memory", "limits", "names", "ping", "disk", "socket", "machines", "mounts"}
 	if !slices.Equal(names, want) {
 		t.Errorf("checks: %q", names)
 	}

@@ -55,7 +55,7 @@ func (h host) cpu() (cpu, error) {
 	return parseCPU(string(data)), nil
 }
 
-func (h host) processor(_ context.Context, _ Options) holt.Finding {
+func (h host) processor(_ context.Context, opt Options) holt.Finding {
 	if h.arch != "amd64" {
 		return bad("this host is "+h.arch, "holt's machines need an x86-64 host")
 	}
@@ -65,7 +65,11 @@ func (h host) processor(_ context.Context, _ Options) holt.Finding {
 	}
 	found := fmt.Sprintf("%d × %s", c.number, c.model)
 	if c.virt == "" {
-		return warn(found+", without hardware virtualisation",
+		found += ", without hardware virtualisation"
+		if opt.sandboxes() {
+			return ok(found)
+		}
+		return warn(found,
 			"machines run in software emulation, 5 to 20 times slower; use a host with VT-x or AMD-V, or enable nested virtualisation for this one")
 	}
 	return ok(found + ", " + c.virt)
@@ -73,38 +77,92 @@ func (h host) processor(_ context.Context, _ Options) holt.Finding {
 
 func (h host) kvm(ctx context.Context, opt Options) holt.Finding {
 	const slow = "machines run in software emulation, which is slow but complete"
+	none := func(found, do string) holt.Finding {
+		if opt.sandboxes() {
+			return ok(found + "; computers run in gVisor sandboxes")
+		}
+		return warn(found, do)
+	}
 	dev, err := os.OpenFile(h.path("dev/kvm"), os.O_RDWR, 0)
 	switch {
 	case os.IsNotExist(err):
-		return warn("there is no /dev/kvm", slow+"; try: modprobe kvm_intel || modprobe kvm_amd")
+		return none("there is no /dev/kvm", slow+"; try: modprobe kvm_intel || modprobe kvm_amd")
 	case os.IsPermission(err):
 		return warn("/dev/kvm may not be opened by this user", "add the user to the group kvm, or run as root")
 	case err != nil:
-		return warn("/dev/kvm cannot be opened: "+err.Error(), slow)
+		return none("/dev/kvm cannot be opened: "+err.Error(), slow)
 	}
 	dev.Close()
 	if opt.Probe == nil {
 		if c, err := h.cpu(); err != nil || c.virt == "" {
-			return warn("/dev/kvm exists, but the processor lacks vmx and svm", slow)
+			return none("/dev/kvm exists, but the processor lacks vmx and svm", slow)
 		}
 		return ok("/dev/kvm exists and the processor has virtualisation; no test program was booted")
 	}
 	p, err := opt.Probe(ctx)
 	switch {
 	case err != nil:
-		return warn("the probe failed: "+err.Error(), slow)
+		return none("the probe failed: "+err.Error(), slow)
 	case !p.KVM:
-		return warn("not usable: "+p.Reason, slow)
+		return none("not usable: "+p.Reason, slow)
 	}
 	return ok(p.Reason)
+}
+
+// hasKVM reports whether KVM may work. Only a test program shows whether it does.
+func (h host) hasKVM() bool {
+	dev, err := os.OpenFile(h.path("dev/kvm"), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	dev.Close()
+	c, err := h.cpu()
+	return err == nil && c.virt != ""
+}
+
+// sandboxes reports whether gVisor can be used instead of KVM.
+func (opt Options) sandboxes() bool {
+	return opt.Engine != "qemu" && opt.Engine != "local" && opt.GVisor != nil && opt.GVisor() == nil
+}
+
+// wantsQEMU reports whether computers run on QEMU by default.
+func (h host) wantsQEMU(opt Options) bool {
+	switch opt.Engine {
+	case "gvisor", "local":
+		return false
+	case "qemu":
+		return true
+	}
+	return h.hasKVM() || !opt.sandboxes()
+}
+
+func (h host) gvisor(_ context.Context, opt Options) holt.Finding {
+	if opt.GVisor == nil {
+		return ok("not checked")
+	}
+	err := opt.GVisor()
+	if err == nil {
+		return ok("sandboxes work")
+	}
+	switch do := holt.AsError(err).Hint; {
+	case opt.Engine == "gvisor":
+		return bad(err.Error(), do)
+	case opt.Engine == "qemu" || opt.Engine == "local" || h.hasKVM():
+		return ok("not usable, and not needed: " + err.Error())
+	default:
+		return warn(err.Error(), do)
+	}
 }
 
 // leastQEMU is the first major version with the machine type that holt uses.
 const leastQEMU = 7
 
-func (h host) qemu(ctx context.Context, _ Options) holt.Finding {
+func (h host) qemu(ctx context.Context, opt Options) holt.Finding {
 	packages := []string{"qemu-system-x86", "qemu-utils"}
 	binary, err := h.look("qemu-system-x86_64")
+	if err != nil && !h.wantsQEMU(opt) {
+		return holt.Finding{Verdict: holt.VerdictOK, Found: "not installed, and not needed by default", Do: "Docker and kernel modules need it: apt-get install " + strings.Join(packages, " ")}
+	}
 	if err != nil {
 		return bad("QEMU is not installed", "apt-get install "+strings.Join(packages, " "), packages...)
 	}

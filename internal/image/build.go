@@ -74,8 +74,8 @@ func (s *Store) Build(ctx context.Context, template string, progress func(Progre
 	if errors.Is(err, fs.ErrNotExist) {
 		s.sweep()
 		rec, err = b.root(ctx, digest)
-	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units)) { // they are not on the disk
-		rec.Args, rec.Units, changed = p.Args, p.Units, true
+	} else if err == nil && !(slices.Equal(rec.Args, p.Args) && slices.Equal(rec.Units, p.Units) && rec.Engine == p.Engine) { // they are not on the disk
+		rec.Args, rec.Units, rec.Engine, changed = p.Args, p.Units, p.Engine, true
 		err = writeJSON(filepath.Join(s.rootDir(digest), rootRecord), rec)
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (b *build) makeRoot(ctx context.Context, digest string) (rec record, err er
 	}
 	rec = record{
 		Template: b.plan.Name, Summary: b.plan.Summary, From: b.plan.From, Digest: digest, Kernel: k.Version, BootModules: k.Boot,
-		DiskMB: b.plan.DiskMB, Args: b.plan.Args, Units: b.plan.Units, Bytes: allocated(rootFile), BuiltAt: time.Now().UTC(),
+		DiskMB: b.plan.DiskMB, Args: b.plan.Args, Units: b.plan.Units, Engine: b.plan.Engine, Bytes: allocated(rootFile), BuiltAt: time.Now().UTC(),
 	}
 	if err := writeJSON(filepath.Join(out, rootRecord), rec); err != nil {
 		return rec, err

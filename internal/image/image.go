@@ -30,6 +30,7 @@ type Image struct {
 	Initrd string   // uncompressed newc cpio, for the store's guest binary
 	Args   []string // kernel arguments
 	Units  []string // systemd units that must be active before a computer is ready
+	Engine string   // that its computers need, such as qemu; "": any
 }
 
 // Steps is the number of steps of a build: kernel, packages, setup, disk.

@@ -33,6 +33,7 @@ type plan struct {
 	From      string   `json:",omitempty"` // OCI image
 	Env       []string `json:"-"`          // lines of /etc/environment; also in Overlay
 	Units     []string `json:"-"`          // that must be active before a computer is ready; also in Overlay and Setup
+	Engine    string   `json:"-"`          // that its computers need; not on the disk
 }
 
 // groundPackages are the packages that every image needs to boot and to run as a
@@ -53,7 +54,7 @@ func newPlan(r Recipe, opt Options, log *slog.Logger) (plan, error) {
 	p := plan{
 		Name: r.Name, Summary: r.Summary, Arch: runtime.GOARCH,
 		Packages: uniq(slices.Concat(groundPackages(), r.Packages)),
-		DiskMB:   r.DiskSizeMB, From: r.From, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs), Units: r.Services.units(),
+		DiskMB:   r.DiskSizeMB, From: r.From, Kernel: kernelPackage(), Pruned: needless(), Args: slices.Concat(groundArgs(), r.KernelArgs), Units: r.Services.units(), Engine: r.Engine,
 		Bootstrap: bootstrapOptions(r.From), Mkfs: mkfsOptions(),
 	}
 	var err error

@@ -43,6 +43,9 @@ type Recipe struct {
 	// docker://NAME:TAG, oci:DIR[:TAG] or docker-archive:FILE. It must be of the
 	// guest's release. The packages that a computer needs are added.
 	From string `json:"from,omitempty"`
+	// Engine is what its computers need to run on: qemu, if they need a kernel of their
+	// own, for instance for Docker. Default: any.
+	Engine string `json:"engine,omitempty"`
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string `json:"kernel_args,omitempty"`
 	// HostCertificates makes guests trust the certificates that the host has in addition to
@@ -196,6 +199,9 @@ func (r *Recipe) check() error {
 		if strings.ContainsRune(command, 0) || strings.TrimSpace(command) == "" {
 			return errors.New("a setup command is empty or has a NUL byte")
 		}
+	}
+	if r.Engine != "" && r.Engine != "qemu" && r.Engine != "gvisor" {
+		return errors.New("engine must be qemu or gvisor")
 	}
 	if r.DiskSizeMB != 0 && (r.DiskSizeMB < 256 || r.DiskSizeMB > 1<<20) {
 		return errors.New("disk_size_mb must be 256 to 1048576")

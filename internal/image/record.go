@@ -25,8 +25,9 @@ type record struct {
 	BootModules []string  `json:"boot_modules"`
 	DiskMB      int       `json:"disk_mb"`
 	Args        []string  `json:"args,omitempty"`
-	Units       []string  `json:"units,omitempty"` // that must be active before a computer is ready
-	Bytes       int64     `json:"bytes"`           // allocated
+	Units       []string  `json:"units,omitempty"`  // that must be active before a computer is ready
+	Engine      string    `json:"engine,omitempty"` // that its computers need
+	Bytes       int64     `json:"bytes"`            // allocated
 	BuiltAt     time.Time `json:"built_at"`
 }
 
@@ -278,8 +279,19 @@ func (s *Store) image(rec record, built bool) (Image, error) {
 	dir := s.rootDir(rec.Digest)
 	return Image{
 		Image: s.wire(rec, built), Root: filepath.Join(dir, rootDisk), RootMB: rec.DiskMB,
-		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units,
+		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units, Engine: engineOf(rec),
 	}, nil
+}
+
+// engineOf returns the engine that computers of a root disk need. Of an embedded template its recipe says
+// that, however old the root disk is.
+func engineOf(rec record) string {
+	if slices.Contains(Templates(), rec.Template) {
+		if r, err := loadRecipe(rec.Template); err == nil {
+			return r.Engine
+		}
+	}
+	return rec.Engine
 }
 
 // List returns the embedded templates, built or not, and all other images,

@@ -216,6 +216,7 @@ func (r Recipe) over(parent Recipe) Recipe {
 	r.Setup = slices.Concat(parent.Setup, r.Setup)
 	r.KernelArgs = slices.Concat(parent.KernelArgs, r.KernelArgs)
 	r.From = cmp.Or(r.From, parent.From)
+	r.Engine = cmp.Or(r.Engine, parent.Engine)
 	r.Services.Define = slices.Concat(parent.Services.Define, r.Services.Define)
 	r.Services.Enable = slices.Concat(parent.Services.Enable, r.Services.Enable)
 	r.Services.Disable = slices.Concat(parent.Services.Disable, r.Services.Disable)

@@ -182,7 +182,7 @@ func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, err
 
 // computerOf returns the spec of a job's computer.
 func computerOf(spec holt.JobSpec) holt.ComputerSpec {
-	return holt.ComputerSpec{Template: spec.Template, CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Network: spec.Network, SecretsOf: spec.SecretsOf}
+	return holt.ComputerSpec{Template: spec.Template, Engine: spec.Engine, CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskSizeMB: spec.DiskSizeMB, Network: spec.Network, SecretsOf: spec.SecretsOf}
 }
 
 // home is the mount point of the workspace in a computer.
