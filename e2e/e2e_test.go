@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -59,12 +60,12 @@ func TestLocal(t *testing.T) {
 	stories(t, "testdata/local", "local")
 }
 
-// TestMachine runs the stories on real virtual machines, with the images of
+// TestMachine runs the stories on real machines, with the images of
 // HOLT_IMAGE_DIR (built by `holt image build` when they are missing).
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	requireImages(t, "base", "coding-agent")
-	stories(t, "testdata/machine", "gvisor")
+	stories(t, "testdata/machine", cmp.Or(os.Getenv("HOLT_TEST_ENGINE"), "gvisor"))
 	stories(t, "testdata/qemu", "qemu")
 	if soak() { // the image alone takes minutes
 		requireImages(t, "browser")

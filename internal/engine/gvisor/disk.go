@@ -113,7 +113,7 @@ func (e *Engine) MergeDisk(_ context.Context, path, under string) error {
 		return nil // already merged
 	case err != nil:
 		return err
-	case h.Base != was.Base && !sameFile(h.Base.Path, under): // the directory may have been moved
+	case h.Base != was.Base && !isDisk(h.Base.Path, under):
 		return holt.Errorf(holt.Conflict, "the base of disk %s is %s, not %s", path, h.Base.Path, under)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -140,7 +140,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 		return err
 	}
 	lowest, at := h, path
-	for n := 0; !sameFile(at, under); n++ {
+	for n := 0; !isDisk(at, under); n++ {
 		if at = lowest.Base.Path; at == lowest.Root || n == mostBeneath {
 			return holt.Errorf(holt.InvalidArgument, "disk %s does not lie over %s", path, under)
 		}
@@ -167,13 +167,17 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 	return machine.Sync(to)
 }
 
-// sameFile reports whether two paths, which may contain symbolic links, name one file.
-func sameFile(a, b string) bool {
-	one, err := os.Stat(a)
+// isDisk reports whether a path that a header names is that of a disk, whose
+// directory may have been moved. A disk can have another name too: see [DiskHeader.Rename].
+func isDisk(says, path string) bool {
+	if says == path || filepath.Base(says) != filepath.Base(path) {
+		return says == path
+	}
+	one, err := os.Stat(says)
 	if err != nil {
 		return false
 	}
-	other, err := os.Stat(b)
+	other, err := os.Stat(path)
 	return err == nil && os.SameFile(one, other)
 }
 

@@ -340,6 +340,39 @@ func TestFlattenDisk(t *testing.T) {
 	}
 }
 
+// TestTwoNames: a keeper that was killed in a snapshot leaves a disk with two names. It can be flattened and merged.
+func TestTwoNames(t *testing.T) {
+	d := newDisks(t)
+	bottom := d.over("bottom", "")
+	old, next, to := d.over("old", "bottom"), d.path("next"), d.path("flat")
+	d.write(old, "one")
+	h, err := ReadDiskHeader(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(old, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(h.Rename(next, machine.Base{Path: old, Format: DiskFormat}).Write(f), os.Link(old, next)); err != nil {
+		t.Fatal(err)
+	}
+	d.check(old, bottom, "one")
+	d.check(next, old, "one")
+	for under, base := range map[string]string{next: old, old: bottom, bottom: d.root} {
+		if err := d.FlattenDisk(t.Context(), next, under, to); err != nil {
+			t.Fatal(err)
+		}
+		d.check(to, base, "one")
+	}
+	if err := d.MergeDisk(t.Context(), next, old); err != nil {
+		t.Fatal(err)
+	}
+	d.check(next, bottom, "one")
+	d.only("bottom", "next", "flat")
+}
+
 // TestCopySparse: holes stay, also where neither reflinks nor copy_file_range work.
 func TestCopySparse(t *testing.T) {
 	d := newDisks(t)

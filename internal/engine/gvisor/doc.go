@@ -16,12 +16,17 @@
 //
 // # Disks
 //
-// A root disk is a sparse ext4 image with the upper layer of an overlayfs; the
-// lower layer is the image's root file system, a raw ext4 image. The disk's boot
-// block, which ext4 does not use, has the paths of both (see [DiskHeader]). A disk
-// over another disk is a copy of it, by reflink where the host's file system has
-// that. So a disk never depends on another one, and its recorded base is only
-// what the caller said.
+// A root disk is a sparse file: a header of 4 KiB (see [DiskHeader]) and an ext4
+// image with the upper layer of an overlayfs. The lower layer is the image's root
+// file system, a raw ext4 image that the header names. A disk over another disk is
+// a copy of it, by reflink where the host's file system has that. So a disk needs
+// no other one, and its base is only a record.
+//
+// A snapshot copies the disk in use; then the copy gets the disk's name, and the
+// disk in use, which the kernel has open, the new name. Its header, which comes
+// first, says what its base is under either name. A keeper that is killed in
+// between leaves the disk in use with both names. That is right too: whatever
+// needs the frozen disk is the image, and its record is written last.
 //
 // # Memory images
 //

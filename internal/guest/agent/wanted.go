@@ -28,6 +28,11 @@ const (
 	pollRDNorm = 0x40 // POLLRDNORM
 )
 
+// InputWanted is what a sandbox's agent asks of its kernel, whose /proc tells of no
+// thread in which system call it waits: a command of reboot(2) that Linux does not
+// have. It returns 1 if a thread waits to read from the pipe whose other end is the descriptor, else 0.
+const InputWanted = 0x696e7770
+
 // awaitWantedBy is awaitWanted, and ends when the host sends something or is gone.
 func (r *run) awaitWantedBy(ctx context.Context, st *serverStream) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,9 +58,15 @@ func (r *run) awaitWanted(ctx context.Context) error {
 		return holt.Errorf(holt.Conflict, "run %s has closed its input", r.group.id)
 	}
 	pipe := fmt.Sprintf("pipe:[%d]", st.Ino)
+	wanted := func() bool {
+		return slices.ContainsFunc(r.group.pids(), func(pid int) bool { return wantsFrom(pid, pipe) })
+	}
+	if _, err := os.Stat("/proc/self/syscall"); err != nil {
+		wanted = r.wantedInSandbox
+	}
 	for wait := wantedFirst; ; wait = min(2*wait, wantedMost) {
 		began := time.Now()
-		if slices.ContainsFunc(r.group.pids(), func(pid int) bool { return wantsFrom(pid, pipe) }) {
+		if wanted() {
 			return nil
 		}
 		select {
@@ -68,6 +79,17 @@ func (r *run) awaitWanted(ctx context.Context) error {
 	}
 }
 
+// wantedInSandbox asks gVisor whether a process waits for input. Where nothing can tell, it is always wanted.
+func (r *run) wantedInSandbox() bool {
+	wanted := true
+	withFD(r.stdin, func(fd int) error {
+		n, _, errno := unix.Syscall6(unix.SYS_REBOOT, unix.LINUX_REBOOT_MAGIC1, unix.LINUX_REBOOT_MAGIC2, InputWanted, uintptr(fd), 0, 0)
+		wanted = errno != 0 || n > 0
+		return nil
+	})
+	return wanted
+}
+
 // wantsFrom reports whether a thread of a process waits for bytes of a pipe.
 func wantsFrom(pid int, pipe string) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
@@ -76,12 +98,7 @@ func wantsFrom(pid int, pipe string) bool {
 		return false // it has ended
 	}
 	for _, thread := range threads {
-		b, err := os.ReadFile(dir + "/task/" + thread.Name() + "/syscall")
-		if os.IsNotExist(err) {
-			if _, err := os.Stat("/proc/self/syscall"); err != nil {
-				return true // the kernel does not provide it
-			}
-		}
+		b, _ := os.ReadFile(dir + "/task/" + thread.Name() + "/syscall") // none of one that has ended
 		var nr int
 		var args [3]uint64
 		if n, _ := fmt.Sscanf(string(b), "%d 0x%x 0x%x 0x%x", &nr, &args[0], &args[1], &args[2]); n == 4 &&

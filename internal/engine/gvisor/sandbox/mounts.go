@@ -33,6 +33,7 @@ const (
 const (
 	loopWait   = 10 * time.Second // for the kernel to release a disk that was used a moment ago
 	superBlock = 1024             // offset of it in an ext4 image
+	unusable   = 4 << 20          // resize2fs leaves less unused at the end: too little for a block group, bytes
 )
 
 // enter makes mounts in this namespace private, and mounts what does not depend on
@@ -114,7 +115,7 @@ func grow(disk *os.File, device string) error {
 		return err
 	}
 	blocks, size := int64(binary.LittleEndian.Uint32(super[4:])), int64(1024)<<min(binary.LittleEndian.Uint32(super[24:]), 6)
-	if blocks*size+size > info.Size()-gvisor.HeaderBytes {
+	if info.Size()-gvisor.HeaderBytes-blocks*size < unusable {
 		return nil
 	}
 	for _, c := range [][]string{{"e2fsck", "-fp", device}, {"resize2fs", "-f", device}} {

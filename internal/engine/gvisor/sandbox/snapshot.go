@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -302,7 +301,7 @@ func (s *snapshot) join() error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(binary.BigEndian.AppendUint64(table, uint64(len(table))))
+	_, err = f.Write(gvisor.StateTail(table))
 	return errors.Join(err, f.Close(),
 		os.Remove(s.path(checkpointfiles.PagesMetadataFileName)), os.Rename(s.path(checkpointfiles.StateFileName), s.path(machine.StateFile)))
 }
@@ -314,7 +313,7 @@ func openImage(dir, to string) (memory *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read machine image: %w", err)
 	}
-	state, table, err := split(b)
+	state, table, err := gvisor.SplitState(b)
 	if err != nil {
 		return nil, err
 	}
@@ -325,18 +324,4 @@ func openImage(dir, to string) (memory *os.File, err error) {
 		os.WriteFile(filepath.Join(to, checkpointfiles.StateFileName), state, 0o600),
 		os.WriteFile(filepath.Join(to, checkpointfiles.PagesMetadataFileName), table, 0o600),
 		os.Symlink(fmt.Sprintf("/proc/self/fd/%d", memory.Fd()), filepath.Join(to, checkpointfiles.PagesFileName)))
-}
-
-// split returns the two parts of an image's state file.
-func split(b []byte) (state, table []byte, err error) {
-	if len(b) < 8 {
-		return nil, nil, holt.Errorf(holt.Corrupt, "the state of the machine image is too short")
-	}
-	b, last := b[:len(b)-8], b[len(b)-8:]
-	n := binary.BigEndian.Uint64(last)
-	if n > uint64(len(b)) {
-		return nil, nil, holt.Errorf(holt.Corrupt, "the state of the machine image has an invalid length")
-	}
-	at := len(b) - int(n)
-	return b[:at], b[at:], nil
 }

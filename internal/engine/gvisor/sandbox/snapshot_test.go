@@ -1,8 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -189,22 +187,4 @@ func TestOpenImageCorrupt(t *testing.T) {
 			t.Errorf("%q: left %v (%v)", state, left, err)
 		}
 	}
-}
-
-func FuzzSplit(f *testing.F) {
-	for _, s := range []string{"", "\x00\x00\x00\x00\x00\x00\x00\x00", "statetable\x00\x00\x00\x00\x00\x00\x00\x05", "state\xff\xff\xff\xff\xff\xff\xff\xff"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		state, table, err := split(b)
-		if err != nil {
-			if holt.CodeOf(err) != holt.Corrupt {
-				t.Error(err)
-			}
-			return
-		}
-		if again := binary.BigEndian.AppendUint64(append(bytes.Clone(state), table...), uint64(len(table))); !bytes.Equal(again, b) {
-			t.Errorf("%q and %q of %q", state, table, b)
-		}
-	})
 }
