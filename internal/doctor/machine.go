@@ -93,7 +93,7 @@ func (h host) kvm(ctx context.Context, opt Options) holt.Finding {
 		return none("/dev/kvm cannot be opened: "+err.Error(), slow)
 	}
 	dev.Close()
-	if opt.Probe == nil {
+	if opt.Probe == nil || opt.sandboxes() && !h.hasKVM() {
 		if c, err := h.cpu(); err != nil || c.virt == "" {
 			return none("/dev/kvm exists, but the processor lacks vmx and svm", slow)
 		}
