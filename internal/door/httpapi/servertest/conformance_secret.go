@@ -12,13 +12,14 @@ func secretVerbs(t *testing.T, n nouns.Set) {
 	ctx := t.Context()
 	newComputer(t, n, "einstein")
 	api := holt.HostSecret{Host: "api.example.com", Value: "sk-hunter2"}
-	_, err := n.Secrets.List(ctx, "nobody")
+	_, err := n.Secrets.List(ctx, "einstein")
 	if holt.CodeOf(err) == holt.Unsupported {
 		_, err = n.Secrets.Set(ctx, "einstein", "API_KEY", api)
 		WantCode(t, err, holt.Unsupported)
 		WantCode(t, n.Secrets.Delete(ctx, "einstein", "API_KEY", ""), holt.Unsupported)
 		return
 	}
+	_, err = n.Secrets.List(ctx, "nobody")
 	WantCode(t, err, holt.NotFound)
 	_, err = n.Secrets.Set(ctx, "nobody", "API_KEY", api)
 	WantCode(t, err, holt.NotFound)
