@@ -2,8 +2,9 @@
 // directory of its own, a daemon, the command line, and machines.
 //
 // It is not a place for unit tests. testdata/local holds the stories that run
-// on the local engine in seconds; testdata/machine those that need real
-// virtual machines and images, testdata/docker what needs Docker's, testdata/browser what needs the
+// on the local engine in seconds; testdata/machine those that need real machines and images, which are gVisor's
+// sandboxes, or virtual machines with HOLT_TEST_ENGINE=qemu; testdata/qemu those that need a virtual machine or the
+// default engine, testdata/docker what needs Docker's image, testdata/browser what needs the
 // image of a browser (with HOLT_SOAK=1 only). Every story ends with the same inspection: all
 // workspaces check clean, and after `holt down` no process, mount or socket of
 // the story is left.
