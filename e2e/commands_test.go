@@ -103,8 +103,8 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdNothing: nothing left DIR fails if a process lives in DIR or a mount lies
-// below it.
+// cmdNothing: nothing left DIR fails if a process lives in DIR, or a mount or the
+// file of a loop device lies below it.
 func cmdNothing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 || args[0] != "left" {
 		ts.Fatalf("usage: nothing left DIR")

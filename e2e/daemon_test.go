@@ -99,7 +99,7 @@ func (d *daemon) tail() string {
 }
 
 // end inspects what the story left: every workspace checks clean, `holt down`
-// ends everything, and no process or mount of the story is left.
+// ends everything, and no process, mount or loop device of the story is left.
 func (d *daemon) end() {
 	err := d.inspect()
 	if d.disk != "" {
@@ -159,7 +159,7 @@ func (d *daemon) check() error {
 	return nil
 }
 
-// leftovers names the processes that live in dir and the mounts below it. What
+// leftovers names the processes that live in dir, and the mounts and files of loop devices below it. What
 // was killed and is still dying on a busy machine is given time for it.
 func leftovers(dir string) error {
 	return poll(time.Minute, 50*time.Millisecond, func() error {
@@ -168,6 +168,9 @@ func leftovers(dir string) error {
 		}
 		if m := mounts(dir); len(m) > 0 {
 			return fmt.Errorf("mounts left: %v", m)
+		}
+		if l := loops(dir); len(l) > 0 {
+			return fmt.Errorf("loop devices left: %v", l)
 		}
 		return nil
 	})
@@ -192,6 +195,16 @@ func mounts(dir string) (dirs []string) {
 		}
 	}
 	return dirs
+}
+
+func loops(dir string) (files []string) {
+	all, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, path := range all {
+		if b, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(b), dir+"/") {
+			files = append(files, strings.TrimSpace(string(b)))
+		}
+	}
+	return files
 }
 
 // sweep ends what a failed story left, so that the next one starts clean.

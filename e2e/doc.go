@@ -6,7 +6,7 @@
 // sandboxes, or virtual machines with HOLT_TEST_ENGINE=qemu; testdata/qemu those that need a virtual machine or the
 // default engine, testdata/docker what needs Docker's image, testdata/browser what needs the
 // image of a browser (with HOLT_SOAK=1 only). Every story ends with the same inspection: all
-// workspaces check clean, and after `holt down` no process, mount or socket of
+// workspaces check clean, and after `holt down` no process, mount or loop device of
 // the story is left.
 //
 // HOLT_SOAK=1 runs the stories at their full counts; otherwise they run at
