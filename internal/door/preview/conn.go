@@ -58,7 +58,11 @@ func (d *Door) reachAgain(ctx context.Context, id string, to holt.PortAddress, w
 	if err != nil || c.State == holt.ComputerRunning {
 		return nil, why
 	}
-	_, done, err := d.store.cfg.Computers.Wake(ctx, id, holt.UseConnection, fmt.Sprintf("preview of port %d", to.Port))
+	detail := fmt.Sprintf("preview of port %d", to.Port)
+	if a := answerOf(ctx); a != nil {
+		detail = useOf(a.r, a.site)
+	}
+	_, done, err := d.store.cfg.Computers.Wake(ctx, id, holt.UseConnection, detail)
 	if err != nil {
 		return nil, err
 	}

@@ -243,6 +243,9 @@ func (h *announcer) reboot(call kernel.SyscallFn) kernel.SyscallFn {
 			return 0, nil, nil // a machine without a keyboard
 		case agent.EndConnections:
 			return abortConnections(t), nil, nil
+		case agent.InputWanted:
+			n, err := inputWanted(t, args[3].Int())
+			return n, nil, err
 		case agent.KernelLog:
 			n, err := t.CopyOutBytes(args[3].Pointer(), h.memory.log(agent.KernelLogBytes))
 			return uintptr(n), nil, err

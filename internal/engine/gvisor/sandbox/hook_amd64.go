@@ -14,3 +14,6 @@ var archPathCalls = []uintptr{
 
 // openCalls are calls that open a file, and which of their arguments are the flags.
 var openCalls = map[uintptr]int{unix.SYS_OPEN: 1, unix.SYS_OPENAT: 2}
+
+// archWaits are calls that wait for descriptors, and a call with the same first arguments.
+var archWaits = map[uintptr]uintptr{unix.SYS_POLL: unix.SYS_PPOLL, unix.SYS_SELECT: unix.SYS_PSELECT6, unix.SYS_EPOLL_WAIT: unix.SYS_EPOLL_PWAIT}
