@@ -27,8 +27,8 @@ const (
 )
 
 // openEngines opens the engines that work on this host. cfg.Engine chooses the default: auto is QEMU
-// where KVM works, or else gVisor, or else QEMU's software emulation. The local engine is for tests,
-// and has no other beside it.
+// where KVM works, or else gVisor, or else QEMU's software emulation. A daemon with the local engine,
+// which is for tests, has only that.
 //
 // Errors: InvalidArgument (an unknown name), Unsupported if the default does not work here.
 func openEngines(ctx context.Context, cfg Config, groups *cgroup.Tree, ledger computer.DiskLedger) (computer.Engines, error) {

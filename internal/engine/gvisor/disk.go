@@ -20,7 +20,6 @@ import (
 
 const (
 	mib       = 1 << 20
-	minFreeMB = 64 // minimum free space on the host for creating a disk, MiB
 	formatter = "mkfs.ext4"
 
 	mostBeneath  = 256      // maximum length of a chain of disks
@@ -51,7 +50,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 		return holt.Errorf(holt.InvalidArgument, "a disk of %d MiB is smaller than the image, which needs %d MiB", sizeMB, least).
 			WithHint("ask for at least %d MiB", least)
 	}
-	if err := room(filepath.Dir(path), 0); err != nil {
+	if err := machine.Room(filepath.Dir(path), machine.MinFreeMB); err != nil {
 		return err
 	}
 	if raw {
@@ -91,7 +90,7 @@ func (e *Engine) GrowDisk(_ context.Context, path string, sizeMB int) error {
 	if info.Size() >= int64(sizeMB)*mib {
 		return nil
 	}
-	if err := room(filepath.Dir(path), 0); err != nil {
+	if err := machine.Room(filepath.Dir(path), machine.MinFreeMB); err != nil {
 		return err
 	}
 	if err := os.Truncate(path, int64(sizeMB)*mib); err != nil {
@@ -157,7 +156,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 			os.Remove(to)
 		}
 	}()
-	if err := room(filepath.Dir(to), info.Sys().(*syscall.Stat_t).Blocks*512/mib+mergeSpareMB); err != nil {
+	if err := machine.Room(filepath.Dir(to), info.Sys().(*syscall.Stat_t).Blocks*512/mib+mergeSpareMB+machine.MinFreeMB); err != nil {
 		return err
 	}
 	h.Base = lowest.Base
@@ -208,7 +207,7 @@ func replace(path string, write func(*os.File) error) error {
 	if err != nil {
 		os.Remove(f.Name())
 		if errors.Is(err, unix.ENOSPC) {
-			return full(filepath.Dir(path), 0, minFreeMB)
+			return machine.FullDisk(filepath.Dir(path))
 		}
 		return fmt.Errorf("create disk %s: %w", path, err)
 	}
@@ -255,22 +254,4 @@ func CopySparse(ctx context.Context, f *os.File, from string) error {
 			return err
 		}
 	}
-}
-
-// room returns OutOfSpace unless the host's disk has so many MiB and some more.
-func room(dir string, mb int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("get free space in %s: %w", dir, err)
-	}
-	mb += minFreeMB
-	if free := int64(st.Bavail) * st.Bsize / mib; free < mb {
-		return full(dir, free, mb)
-	}
-	return nil
-}
-
-func full(dir string, freeMB, needMB int64) error {
-	return holt.Errorf(holt.OutOfSpace, "the host's disk at %s is full: %d MiB are free", dir, freeMB).
-		WithHint("free some space: at least %d MiB are needed", needMB)
 }

@@ -172,12 +172,10 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 }
 
 func (g *guest) take(ctx context.Context, l *line, spec machine.SnapshotSpec) (a Answer, err error) {
-	if err := room(filepath.Dir(spec.Dir), 0); err != nil {
+	if err := machine.Room(filepath.Dir(spec.Dir), machine.MinFreeMB); err != nil {
 		return a, err
 	}
-	wire := spec
-	wire.Held = nil
-	_, err = l.ask(Request{Op: OpSnapshot, Snapshot: &wire})
+	_, err = l.ask(Request{Op: OpSnapshot, Snapshot: &spec})
 	if err == nil {
 		held, cancel := context.WithTimeout(ctx, heldWait)
 		err = spec.Held(held)
@@ -219,18 +217,9 @@ func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 		ended = true
 	case <-released:
 	}
-	g.let()
+	g.Let(&g.engine.claims)
 	g.Dir.Close()
 	return ended
-}
-
-// let closes everything that this process has of the machine except its directory.
-func (g *guest) let() {
-	g.Ports.Close()
-	if g.Handle != nil {
-		g.engine.claims.Remove(g.Handle.Process)
-		g.Handle.Close()
-	}
 }
 
 // Kill kills the keeper; the kernel first kills all other processes of its PID

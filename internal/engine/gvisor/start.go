@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -132,7 +131,7 @@ func restored(spec machine.Spec) (machine.Spec, error) {
 }
 
 // HardwareHere returns the hardware of machines that this host starts.
-func HardwareHere() Hardware {
+var HardwareHere = sync.OnceValue(func() Hardware {
 	h := Hardware{GVisor: Version}
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -149,7 +148,7 @@ func HardwareHere() Hardware {
 	sum := sha256.Sum256([]byte(strings.Join(flags, " ")))
 	h.CPU = hex.EncodeToString(sum[:8])
 	return h
-}
+})
 
 // launch starts the keeper and waits until it is ready.
 func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) error {
@@ -232,20 +231,11 @@ func (g *guest) ready(ctx context.Context, r *os.File) error {
 	case err != nil:
 		return fmt.Errorf("start a sandbox: %w", err)
 	case json.Unmarshal(b, &a) != nil:
-		return holt.Errorf(holt.Internal, "the sandbox in %s ended at once: %s", g.Dir.Path, tail(g.Dir.File(logFile)))
+		return holt.Errorf(holt.Internal, "the sandbox in %s ended at once: %s", g.Dir.Path, machine.EndOfLog(g.Dir.File(logFile)))
 	case a.Error != nil:
 		return a.Error
 	}
 	return nil
-}
-
-// tail returns the end of a log.
-func tail(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return string(bytes.TrimSpace(b[max(0, len(b)-1000):]))
 }
 
 // undo undoes a failed start, in reverse.
@@ -259,7 +249,7 @@ func (g *guest) undo() {
 		g.child.Kill()
 		g.reaped.Wait()
 	}
-	g.let()
+	g.Let(&g.engine.claims)
 	g.engine.groups.Remove(g.Dir.Path, groupWait)
 	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)

@@ -42,6 +42,15 @@ func (h *Hold) Release() {
 	<-h.over
 }
 
+// Let closes everything that this process has of the machine except its directory.
+func (h *Hold) Let(claims *Claims) {
+	h.Ports.Close()
+	if h.Handle != nil {
+		claims.Remove(h.Handle.Process)
+		h.Handle.Close()
+	}
+}
+
 // Done implements [Machine].
 func (h *Hold) Done() <-chan struct{} { return h.done }
 

@@ -16,11 +16,6 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// minFreeMB is the minimum free space on the host's disk for creating a disk
-// and for resuming a guest that ran out of space, MiB. Disks are thin: they
-// grow as they are written.
-const minFreeMB = 64
-
 const mib = 1 << 20
 
 // CreateDisk implements [machine.Engine] with a qcow2 overlay on base, by its absolute path.
@@ -47,7 +42,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 		return holt.Errorf(holt.InvalidArgument, "a disk of %d MiB is smaller than the image, which needs %d MiB", sizeMB, least).
 			WithHint("ask for at least %d MiB", least)
 	}
-	if err := room(filepath.Dir(path)); err != nil {
+	if err := machine.Room(filepath.Dir(path), machine.MinFreeMB); err != nil {
 		return err
 	}
 	// -u: the base has been checked above.
@@ -61,7 +56,7 @@ func (e *Engine) CreateDisk(ctx context.Context, path string, base machine.Base,
 		return fmt.Errorf("create disk: %w", ctx.Err())
 	}
 	if strings.Contains(string(out), unix.ENOSPC.Error()) {
-		return fullDisk(filepath.Dir(path), 0)
+		return machine.FullDisk(filepath.Dir(path))
 	}
 	return holt.Errorf(holt.Internal, "create disk %s: %w: %s", path, err, clip(strings.TrimSpace(string(out))))
 }
@@ -90,28 +85,6 @@ func (e *Engine) DiskBase(ctx context.Context, path string) (machine.Base, error
 		return machine.Base{}, err
 	}
 	return all[0], nil
-}
-
-// room returns OutOfSpace if the host's disk is full.
-func room(dir string) error { return roomFor(dir, minFreeMB) }
-
-// roomFor returns OutOfSpace if fewer than mb MiB are free.
-func roomFor(dir string, mb int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("get free space in %s: %w", dir, err)
-	}
-	if free := int64(st.Bavail) * st.Bsize / mib; free < mb {
-		return tooFull(dir, free, mb)
-	}
-	return nil
-}
-
-func fullDisk(dir string, freeMB int64) error { return tooFull(dir, freeMB, minFreeMB) }
-
-func tooFull(dir string, freeMB, needMB int64) error {
-	return holt.Errorf(holt.OutOfSpace, "the host's disk at %s is full: %d MiB are free", dir, freeMB).
-		WithHint("free some space: at least %d MiB are needed", needMB)
 }
 
 // clip shortens untrusted text for a message.

@@ -171,7 +171,7 @@ func (g *guest) growDisk(ctx context.Context, sizeMB int) error {
 	}
 	err = g.monitor.do(ctx, "block_resize", map[string]any{"node-name": disk.Node, "size": int64(sizeMB) * mib}, nil)
 	if err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()) {
-		return fullDisk(filepath.Dir(g.Disk()), 0)
+		return machine.FullDisk(filepath.Dir(g.Disk()))
 	}
 	return err
 }
@@ -340,7 +340,7 @@ func (e *Engine) GrowDisk(ctx context.Context, path string, sizeMB int) error {
 	if err != nil || has >= int64(sizeMB)*mib {
 		return err
 	}
-	if err := room(filepath.Dir(path)); err != nil {
+	if err := machine.Room(filepath.Dir(path), machine.MinFreeMB); err != nil {
 		return err
 	}
 	beneath, err := e.beneath(ctx, path)

@@ -187,7 +187,7 @@ func (g *guest) note(e event) bool {
 // resume continues a paused guest if there is room again, and reports whether
 // it did. QEMU then repeats the failed write.
 func (g *guest) resume() bool {
-	if room(filepath.Dir(g.Disk())) != nil {
+	if machine.Room(filepath.Dir(g.Disk()), machine.MinFreeMB) != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.engine.wait)

@@ -50,7 +50,7 @@ func (e *Engine) MergeDisk(ctx context.Context, path, under string) error {
 	case missing != nil:
 		return missing
 	}
-	if err := roomFor(filepath.Dir(path), min(top.Bytes, bottom.Bytes)/mib+mergeSpareMB); err != nil {
+	if err := machine.Room(filepath.Dir(path), min(top.Bytes, bottom.Bytes)/mib+mergeSpareMB); err != nil {
 		return err
 	}
 	over := append([]jail.File{{Path: path, Write: true}, {Path: top.Base, Write: true}}, forReading(beneath[1:])...)
@@ -114,7 +114,7 @@ func (e *Engine) FlattenDisk(ctx context.Context, path, under, to string) (err e
 	if at {
 		return holt.Errorf(holt.Conflict, "disk %s is not above %s", path, under)
 	}
-	if err := roomFor(filepath.Dir(to), bytes/mib+mergeSpareMB); err != nil {
+	if err := machine.Room(filepath.Dir(to), bytes/mib+mergeSpareMB); err != nil {
 		return err
 	}
 	defer func() {
@@ -176,7 +176,7 @@ func (e *Engine) imageError(ctx context.Context, path, out string, err error) er
 	case ctx.Err() != nil:
 		return fmt.Errorf("merge disk: %w", ctx.Err())
 	case strings.Contains(out, unix.ENOSPC.Error()):
-		return fullDisk(filepath.Dir(path), 0)
+		return machine.FullDisk(filepath.Dir(path))
 	}
 	return holt.Errorf(holt.Internal, "merge disk %s: %w: %s", path, err, clip(strings.TrimSpace(out)))
 }

@@ -112,7 +112,7 @@ func (e *Engine) createOverlay(ctx context.Context, path, under string, size int
 	if err != nil {
 		err = fmt.Errorf("create overlay: %w: %s", err, clip(strings.TrimSpace(string(out))))
 		if strings.Contains(string(out), unix.ENOSPC.Error()) {
-			err = fullDisk(filepath.Dir(path), 0)
+			err = machine.FullDisk(filepath.Dir(path))
 		}
 	}
 	if err == nil {

@@ -121,11 +121,11 @@ func (s *snapshot) look(ctx context.Context) error {
 	case err != nil:
 		return err
 	case status == "io-error":
-		return fullDisk(filepath.Dir(s.Disk()), 0)
+		return machine.FullDisk(filepath.Dir(s.Disk()))
 	case status != "running":
 		return holt.Errorf(holt.Conflict, "the machine is not running: its status is %s", clip(status))
 	}
-	return room(filepath.Dir(s.spec.Dir))
+	return machine.Room(filepath.Dir(s.spec.Dir), machine.MinFreeMB)
 }
 
 // makeFiles creates the image's directory and files.
@@ -306,7 +306,7 @@ func (s *snapshot) explain(err error) error {
 	case s.isOver(err):
 		return fmt.Errorf("snapshot: %w", machine.Gone(s.Dir.Path))
 	case errors.Is(err, unix.ENOSPC):
-		return fmt.Errorf("snapshot: %w", fullDisk(filepath.Dir(s.spec.Dir), 0))
+		return fmt.Errorf("snapshot: %w", machine.FullDisk(filepath.Dir(s.spec.Dir)))
 	}
 	return fmt.Errorf("snapshot: %w", err)
 }

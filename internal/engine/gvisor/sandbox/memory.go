@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,7 +100,7 @@ func (w *memoryWatch) log(size int) []byte {
 
 // memoryLimit returns the value of boot's flag --total-memory, 0 if there is none.
 func memoryLimit(args []string) (limit uint64) {
-	for arg := range slices.Values(args) {
+	for _, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--total-memory="); ok {
 			limit, _ = strconv.ParseUint(value, 10, 64)
 		}

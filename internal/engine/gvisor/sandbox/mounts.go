@@ -36,12 +36,13 @@ const (
 	unusable   = 4 << 20          // resize2fs leaves less unused at the end: too little for a block group, bytes
 )
 
-// enter makes mounts in this namespace private, and mounts what does not depend on
-// the machine. What the host mounts later comes here too, for an image may be
-// written there; and what it unmounts goes, for otherwise it stayed in use.
+// enter makes the mounts of this namespace slaves of the host's, and mounts what
+// does not depend on the machine. File systems that the host mounts later are
+// visible here, where an image may be written to one; those that it unmounts are
+// unmounted here too, so that they are not kept in use.
 func enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
+		return fmt.Errorf("separate the mounts from the host's: %w", err)
 	}
 	if err := os.MkdirAll(top, 0o700); err != nil {
 		return err

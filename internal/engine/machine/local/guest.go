@@ -86,18 +86,9 @@ func (g *guest) supervise(released <-chan struct{}) (ended bool) {
 		ended = true
 	case <-released:
 	}
-	g.let()
+	g.Let(&g.engine.claims)
 	g.Dir.Close()
 	return ended
-}
-
-// let closes everything that this process has of the machine except its directory.
-func (g *guest) let() {
-	g.Ports.Close()
-	if g.Handle != nil {
-		g.engine.claims.Remove(g.Handle.Process)
-		g.Handle.Close()
-	}
 }
 
 // PowerDown sends SIGTERM to the agent.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -190,29 +188,11 @@ func (g *guest) listening(ctx context.Context) error {
 			case <-ctx.Done():
 				return holt.Errorf(holt.Timeout, "start the guest agent in %s: %w", g.Dir.Path, ctx.Err())
 			case <-g.Handle.Done():
-				return holt.Errorf(holt.Internal, "the guest agent in %s ended at once: %s", g.Dir.Path, lastWords(g.Console()))
+				return holt.Errorf(holt.Internal, "the guest agent in %s ended at once: %s", g.Dir.Path, machine.EndOfLog(g.Console()))
 			}
 		}
 	}
 	return nil
-}
-
-// lastWords returns the end of a console log.
-func lastWords(path string) string {
-	const most = 1000
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if _, err := f.Seek(-most, io.SeekEnd); err != nil {
-		f.Seek(0, io.SeekStart) // it is shorter
-	}
-	b, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // undo undoes a failed start, in reverse.
@@ -226,7 +206,7 @@ func (g *guest) undo() {
 		g.child.Kill()
 		g.reaped.Wait()
 	}
-	g.let()
+	g.Let(&g.engine.claims)
 	sweepCgroups(g.Dir.Path)
 	if err := g.Dir.Remove(append([]string{machine.RecordFile}, sockets[:]...)...); err != nil {
 		g.engine.log.Warn("undo start of machine", "dir", g.Dir.Path, "err", err)
