@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,9 @@ import (
 
 // Dispatch must be the first call of a program that starts sandboxes. gVisor and
 // the engine execute the program again, with another argv[0]: then Dispatch does
-// what that says and does not return.
+// what that says and does not return. Otherwise it sees to it that children inherit
+// no descriptors but those they are given: gVisor opens a pipe as it is loaded, and
+// mmdebstrap's shell fails if its own descriptors are above 9.
 func Dispatch() {
 	name := os.Args[0]
 	switch {
@@ -29,6 +32,7 @@ func Dispatch() {
 	case strings.HasPrefix(filepath.Base(name), "runsc"), isUmount(os.Args):
 		runsc()
 	}
+	unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // fails before Linux 5.11: then they inherit them
 }
 
 // isUmount recognises the sentry's helper that unmounts /proc. Processes of our
