@@ -12,7 +12,7 @@ import (
 func TestHostileAgent(t *testing.T) {
 	i, seed := newIll(t, home(t))
 	i.computers = 1
-	t.Setenv(envGuest, hostileFile(t, hostileProgram(t), "long", seed, i.canary, i.secret))
+	setenv(t, envGuest, hostileFile(t, hostileProgram(t), "long", seed, i.canary, i.secret))
 	i.again("")
 	ctx := t.Context()
 	mallory, began := i.makes()

@@ -181,7 +181,7 @@ func (i *ill) differs(ctx context.Context, from, to string) error {
 func TestHostileInventory(t *testing.T) {
 	i, seed := newIll(t, home(t))
 	i.computers = 1
-	t.Setenv(envGuest, hostileFile(t, hostileProgram(t), "hoard", seed, i.canary, i.secret))
+	setenv(t, envGuest, hostileFile(t, hostileProgram(t), "hoard", seed, i.canary, i.secret))
 	i.again("")
 	mallory, began := i.makes()
 	end := i.watch()

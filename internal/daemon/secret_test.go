@@ -57,7 +57,7 @@ func hears(t *testing.T) (port string) {
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SSL_CERT_FILE", file) // of the networks that the daemon starts
+	setenv(t, "SSL_CERT_FILE", file) // of the networks that the daemon starts
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		said := map[string]string{"Bearer " + apiSecret: "the first", "Bearer " + nextSecret: "the next", "": "none"}
 		fmt.Fprintln(w, "has", said[r.Header.Get("Authorization")])

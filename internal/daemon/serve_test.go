@@ -34,6 +34,20 @@ const (
 	envRenew     = "HOLT_TEST_RENEW"     // how long after its start templates are booted again, a duration; "": never
 )
 
+// environments holds what the daemons of a test, by its name, have in their environment besides this process's:
+// tests that change this process's cannot run beside others.
+var environments sync.Map
+
+// setenv sets a variable for the daemons that a test starts from now on.
+func setenv(t *testing.T, name, value string) {
+	t.Helper()
+	own, loaded := environments.LoadOrStore(t.Name(), map[string]string{})
+	if !loaded {
+		t.Cleanup(func() { environments.Delete(t.Name()) })
+	}
+	own.(map[string]string)[name] = value
+}
+
 // killArchive and a number: kill it at that step of packing and collecting,
 // whichever that is. Segments are small.
 const killArchive = "archive "
@@ -149,7 +163,12 @@ type process struct {
 func spawn(t *testing.T, dir, kill string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envDaemon+"="+dir, envGuest+"="+cmp.Or(os.Getenv(envGuest), guestFile), envKill+"="+kill)
+	cmd.Env = slices.Concat(os.Environ(), []string{envDaemon + "=" + dir, envGuest + "=" + guestFile, envKill + "=" + kill})
+	if own, ok := environments.Load(t.Name()); ok {
+		for name, value := range own.(map[string]string) {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = logWriter{t}
 	out, err := cmd.StdoutPipe()

@@ -36,9 +36,9 @@ func virtualHome(t *testing.T) string {
 
 func homeOn(t *testing.T, engine string) string {
 	t.Helper()
-	t.Setenv(holt.EnvEngine, engine)
-	t.Setenv(envSandbox, machinetest.Holt(t))
-	t.Setenv(holt.EnvImageDir, machinetest.Images(t))
+	setenv(t, holt.EnvEngine, engine)
+	setenv(t, envSandbox, machinetest.Holt(t))
+	setenv(t, holt.EnvImageDir, machinetest.Images(t))
 	dir, err := os.MkdirTemp("", "holt-home")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,11 @@ func (v *vm) dies(point string) {
 }
 
 // virtual reports whether computers are virtual machines, with a kernel, a clock and a random generator of their own.
-func (v *vm) virtual() bool { return os.Getenv(holt.EnvEngine) == daemon.EngineQEMU }
+func (v *vm) virtual() bool {
+	own, _ := environments.Load(v.t.Name())
+	of, _ := own.(map[string]string)
+	return of[holt.EnvEngine] == daemon.EngineQEMU
+}
 
 // says runs a command and returns what it says; it must succeed.
 func (v *vm) says(computer, command string) string {

@@ -17,7 +17,7 @@ func (v *vm) putAway(computer string) {
 	t.Helper()
 	v.says(computer, "echo before > /run/away")
 	v.kill()
-	t.Setenv(envSnapshots, "1")
+	setenv(t, envSnapshots, "1")
 	v.again("keep/strip")
 	done, caller := make(chan error, 1), connect(t, v.dir)
 	go func() {
@@ -76,7 +76,7 @@ func (v *vm) putAway(computer string) {
 	}
 	v.isAway(string(c.Snapshot))
 	v.kill()
-	t.Setenv(envSnapshots, "")
+	setenv(t, envSnapshots, "")
 	v.again("")
 	if said := v.says(computer, "cat /run/away"); said != "after" {
 		t.Errorf("resumed from the archive: %q", said)

@@ -56,7 +56,7 @@ func ownImages(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(holt.EnvImageDir, dir)
+	setenv(t, holt.EnvImageDir, dir)
 	return dir
 }
 
@@ -198,7 +198,7 @@ func (v *vm) renewed(images string) {
 	if err := os.Chtimes(old[0], used, used); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(envRenew, "1ms")
+	setenv(t, envRenew, "1ms")
 	v.kill()
 	change(t, images, "args", []string{"net.ifnames=0", "renewed=yes"})
 	v.again("template/ready")
@@ -220,7 +220,7 @@ func (v *vm) renewed(images string) {
 	if least, err := unix.Getpriority(unix.PRIO_PROCESS, record.Process.PID); err != nil || least != 1 { // as the kernel counts: 20 less nice's
 		t.Errorf("its priority is %d, %v", least, err)
 	}
-	t.Setenv(envRenew, "")
+	setenv(t, envRenew, "")
 	v.again("")
 	entries(t, v.dir, "templates", 0)
 	entries(t, images, "tmp", 0)
@@ -228,7 +228,7 @@ func (v *vm) renewed(images string) {
 		t.Errorf("left: %v", all)
 	}
 	v.kill()
-	t.Setenv(envRenew, "1ms")
+	setenv(t, envRenew, "1ms")
 	v.again("")
 	made := func(record string) bool { // that it was made is no use of it
 		info, err := os.Stat(record)
@@ -243,7 +243,7 @@ func (v *vm) renewed(images string) {
 	if err != nil || !slices.Equal(image.Ready, []holt.Shape{{CPUs: 1, MemoryMB: 256}}) || len(snapshotsIn(t, images)) != 2 {
 		t.Errorf("booted again: %+v, %v", image, err)
 	}
-	t.Setenv(envRenew, "")
+	setenv(t, envRenew, "")
 	if err := os.Remove(old[0]); err != nil { // its disk stays
 		t.Fatal(err)
 	}

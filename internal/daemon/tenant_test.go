@@ -1,14 +1,15 @@
 package daemon_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"holt"
 	"holt/client"
+	"holt/internal/daemon"
 	"holt/internal/engine/machine"
+	"holt/internal/engine/machine/machinetest"
 )
 
 // TestAnotherTenantIsNotThere walks every route of the API with a token of another tenant, and with every
@@ -106,7 +107,8 @@ func (d *door) route(id string) route {
 func TestAnotherTenantsSnapshotsAreNotThere(t *testing.T) {
 	dir := vmHome(t)
 	cfg := config(t, dir)
-	cfg.Engine, cfg.ImageDir, cfg.Network = "qemu", os.Getenv(holt.EnvImageDir), []string{"/proc/self/exe", asNetwork}
+	cfg.Engine, cfg.Sandbox, cfg.ImageDir = daemon.EngineGVisor, machinetest.Holt(t), machinetest.Images(t)
+	cfg.Network = []string{"/proc/self/exe", asNetwork}
 	d := doorOf(t, up(t, cfg))
 	ctx := t.Context()
 	owner, intruder := d.token("team-a", "owner"), d.token("team-b", "intruder")

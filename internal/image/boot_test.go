@@ -43,20 +43,16 @@ func run(ctx context.Context, t *testing.T, c *agent.Client, command string) str
 }
 
 // boot boots an image on a machine with a larger disk, and returns a client of its agent.
-func boot(ctx context.Context, t *testing.T, im image.Image) (*agent.Client, machine.Machine) {
+func boot(ctx context.Context, t *testing.T, engine machine.Engine, im image.Image) (*agent.Client, machine.Machine) {
 	t.Helper()
-	engine, err := qemu.Open(ctx, qemu.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	work := t.TempDir()
-	disk := filepath.Join(work, "root.qcow2")
+	disk := filepath.Join(work, "root")
 	if err := engine.CreateDisk(ctx, disk, machine.Base{Path: im.Root}, 10240); err != nil {
 		t.Fatal(err)
 	}
 	m, err := engine.Start(ctx, machine.Spec{
 		ID: "image-test", Dir: work, Kernel: im.Kernel, Initrd: im.Initrd, Args: im.Args,
-		Disk: disk, CPUs: 1, MemoryMB: 1024, Network: true,
+		Disk: disk, CPUs: 1, MemoryMB: 1024, Network: true, Unserved: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +93,11 @@ func TestBoot(t *testing.T) {
 	t.Parallel() // network and disk are the bottleneck
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
-	c, m := boot(ctx, t, machinetest.Base(t, machinetest.Agent(t)))
+	engine, err := qemu.Open(ctx, qemu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, m := boot(ctx, t, engine, machinetest.Base(t, machinetest.Agent(t)))
 	if got := run(ctx, t, c, up); got != "running" {
 		t.Errorf("the system is %s", got)
 	}
@@ -121,6 +121,7 @@ func lookAround(ctx context.Context, t *testing.T, c *agent.Client) {
 		"sudo -n -u agent sudo -n id -un; id -u agent; echo $LANG":                                     "root\n1000\nC.UTF-8",
 		"python3 -c 'print(6*7)'; git --version | cut -c1-11":                                          "42\ngit version",
 		"modinfo -F name overlay && sudo modprobe overlay && echo loaded":                              "overlay\nloaded",
+		"grep -ow net.ifnames=0 /proc/cmdline":                                                         "net.ifnames=0",
 		"test -s /etc/machine-id && echo yes":                                                          "yes",
 		"cat /etc/resolv.conf | grep -c nameserver":                                                    "1",
 		"ip -o -4 addr show eth0 | grep -c 10.0.2.15/24":                                               "1",
