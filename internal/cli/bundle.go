@@ -117,11 +117,11 @@ func (a *app) parts(c *client.Client) []part {
 		{"version.txt", a.writeVersions},
 		{"health.json", func(ctx context.Context, w io.Writer) error { return answerJSON(w)(c.Daemon.Health(ctx)) }},
 		{"doctor.json", func(ctx context.Context, w io.Writer) error {
-			at, err := a.place()
+			set, err := a.daemonSettings()
 			if err != nil {
 				return err
 			}
-			return answerJSON(w)(a.local.Doctor(ctx, at, a.engineSetting(), ""))
+			return answerJSON(w)(a.local.Doctor(ctx, set.Place, set.Engine, ""))
 		}},
 		{"computers.txt", func(ctx context.Context, w io.Writer) error { return writeStates(ctx, c, w) }},
 		{"images.json", func(ctx context.Context, w io.Writer) error { return answerJSON(w)(c.Images.List(ctx)) }},

@@ -33,8 +33,11 @@ func local() cli.Local {
 	return cli.Local{
 		Version: "1.2.3",
 		Serve:   serveMemory,
-		Doctor: func(_ context.Context, at cli.Place, _, _ string) ([]holt.Finding, error) {
+		Doctor: func(_ context.Context, at cli.Place, engine, listen string) ([]holt.Finding, error) {
 			findings := []holt.Finding{{Name: "processor", Verdict: holt.VerdictOK, Found: "2 cores"}}
+			if listen != "" {
+				findings = append(findings, holt.Finding{Name: "port", Verdict: holt.VerdictOK, Found: "free: " + listen + ", for engine " + engine})
+			}
 			if _, err := os.Stat(filepath.Join(os.Getenv("HOME"), "qemu")); err != nil {
 				findings = append(findings, holt.Finding{Name: "qemu", Verdict: holt.VerdictBad, Found: "not installed", Do: "install it", Install: []string{"qemu-system-x86"}})
 			}

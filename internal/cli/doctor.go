@@ -22,12 +22,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Checks everything that holt needs on this machine, and says how to fix what is missing.
 The exit status is 0 unless a finding is bad.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings, err := a.examine(cmd.Context(), a.engineSetting(), listen)
+			set, err := a.daemonSettings()
+			if err != nil {
+				return err
+			}
+			listen = cmp.Or(listen, set.Listen)
+			findings, err := a.examine(cmd.Context(), set.Engine, listen)
 			if err != nil {
 				return err
 			}
 			if install && !a.remote() {
-				if findings, err = a.mend(cmd.Context(), findings, a.engineSetting(), listen, yes); err != nil {
+				if findings, err = a.mend(cmd.Context(), findings, set.Engine, listen, yes); err != nil {
 					return err
 				}
 			}
@@ -44,13 +49,27 @@ The exit status is 0 unless a finding is bad.`,
 	}
 	cmd.Flags().BoolVar(&install, "install", false, "install missing Debian packages")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "install without asking")
-	cmd.Flags().StringVar(&listen, "listen", "", "also check that the daemon can listen on this TCP address")
+	cmd.Flags().StringVar(&listen, "listen", "", "check that the daemon can listen on this TCP address (default: the one in serve.conf)")
 	a.jsonFlag(cmd)
 	return cmd
 }
 
-// engineSetting is the default engine of a daemon that is started without flags.
+// engineSetting is the default engine of a daemon without flags and configuration file.
 func (a *app) engineSetting() string { return cmp.Or(a.getenv(holt.EnvEngine), "auto") }
+
+// daemonSettings are those of a daemon on this machine that is started without flags. A file that
+// this user may not read counts as none.
+func (a *app) daemonSettings() (ServeOptions, error) {
+	at, err := a.place()
+	if err != nil || a.remote() {
+		return ServeOptions{Place: at}, err
+	}
+	set, err := a.settings(&cobra.Command{}).options(at)
+	if holt.CodeOf(err) == holt.Forbidden {
+		err = nil
+	}
+	return set, err
+}
 
 // examine asks the doctor of the daemon's machine.
 func (a *app) examine(ctx context.Context, engine, listen string) (findings []holt.Finding, err error) {

@@ -241,6 +241,8 @@ func (z *resizing) note() string {
 	switch {
 	case r.State == holt.ComputerStopped:
 		say = append(say, "it takes effect at the next start")
+	case r.DiskSizeMB != z.was.DiskSizeMB && !z.engine().Capabilities().Growing:
+		say = append(say, "the root disk grows at the next start")
 	case r.State == holt.ComputerPaused && r.DiskSizeMB != z.was.DiskSizeMB:
 		say = append(say, "the root file system grows at the next resume")
 	case z.fault != nil:
