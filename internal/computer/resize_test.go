@@ -23,6 +23,13 @@ func (*stretchy) Capabilities() machine.Capabilities {
 	return machine.Capabilities{MemorySnapshot: true, Growing: true, RootDisk: true}
 }
 
+// rigid is an engine whose running machines do not grow.
+type rigid struct{ remembering }
+
+func (*rigid) Capabilities() machine.Capabilities {
+	return machine.Capabilities{MemorySnapshot: true, RootDisk: true}
+}
+
 // growing is a machine that grows by whole blocks, up to a most.
 type growing struct {
 	*photographed
@@ -101,6 +108,17 @@ func TestResizes(t *testing.T) {
 		if has := (machine.Shape{CPUs: c.CPUs, MemoryMB: c.MemoryMB, DiskMB: c.DiskSizeMB}); has != m.has {
 			t.Errorf("%s: the record has %+v, the machine %+v", step.what, has, m.has)
 		}
+	}
+}
+
+// A running machine that cannot grow keeps its shape until its next start, and so does its root disk.
+func TestResizesWhatCannotGrow(t *testing.T) {
+	w := keeps(t, &chunk.Memory{}, 1<<40)
+	w.terminalSessions()
+	w.cfg.Engines.Default = &rigid{remembering{layered{base: "none"}}}
+	got, err := w.Memory().Resize(t.Context(), "einstein", holt.ResizeSpec{CPUs: 2, DiskSizeMB: 5000}, "")
+	if c := got.Computer; err != nil || c.CPUs != 1 || c.DiskSizeMB != 5000 || got.Note != "cpus 2 at the next start; the root disk grows at the next start" {
+		t.Errorf("%+v %v", got, err)
 	}
 }
 
