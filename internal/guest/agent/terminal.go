@@ -152,11 +152,8 @@ func (t *terminal) show() {
 	for {
 		n, err := t.pty.Read(buf)
 		t.out.write(buf[:max(n, 0)])
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if err != nil { // EIO: no process has it open; Linux may say so before the last output is read
 			t.drain(buf)
-			return
-		}
-		if err != nil { // EIO: no process has it open
 			return
 		}
 	}

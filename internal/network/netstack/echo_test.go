@@ -95,6 +95,9 @@ func sendAndHear(protocol int, to string, message []byte, ttl int, options []fun
 	b := make([]byte, 64<<10)
 	for {
 		n, _, err := unix.Recvfrom(in, b, 0)
+		if err == unix.EINTR { // the runtime's signals; a socket with a time limit is not restarted
+			continue
+		}
 		if err != nil {
 			return h, err
 		}
@@ -312,7 +315,9 @@ func datagramError(to string, ttl uint8) (e icmpError, failed error) {
 		return e, err
 	}
 	b := make([]byte, 1500)
-	_, failed = unix.Read(fd, b)
+	for failed = unix.EINTR; failed == unix.EINTR; {
+		_, failed = unix.Read(fd, b)
+	}
 	e, _, _ = nextError(fd, b)
 	return e, failed
 }
