@@ -108,8 +108,10 @@ func (d *daemon) end() {
 	if err == nil {
 		err = leftovers(d.env.WorkDir)
 	}
-	if err != nil {
+	if t, ok := d.env.T().(interface{ Failed() bool }); err != nil || ok && t.Failed() {
 		d.env.T().Log("daemon log:\n" + d.tail())
+	}
+	if err != nil {
 		sweep(d.env.WorkDir)
 		d.env.T().Fatal("at the end of the story: " + err.Error())
 	}

@@ -276,11 +276,16 @@ func (t *terminal) hangUp(ctx context.Context) error {
 	if _, over := t.over(); over {
 		return nil
 	}
-	t.group.signal(unix.SIGHUP)
-	t.group.signal(unix.SIGCONT) // stopped processes handle no other signal
+	tell := func() {
+		t.group.signal(unix.SIGHUP)
+		t.group.signal(unix.SIGCONT) // stopped processes handle no other signal
+	}
+	tell()
+	again := time.AfterFunc(closeGrace/5, tell) // bash misses one that comes just before it waits for a key
 	timer := time.AfterFunc(closeGrace, func() { t.group.kill() })
 	select {
 	case <-t.ended:
+		again.Stop()
 		timer.Stop()
 		return nil
 	case <-ctx.Done():
