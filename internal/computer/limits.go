@@ -33,9 +33,11 @@ func defaultLimits(a machine.Acceleration) Limits {
 		Reconnect: 10 * time.Second, Flush: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 		Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second,
 	}
+	if a != machine.AccelKVM && a != machine.AccelNone { // gVisor runs where there is no KVM: on small, shared hosts
+		l.Boot, l.Resume, l.Wake = 5*time.Minute, 2*time.Minute, 7*time.Minute
+	}
 	if a == machine.AccelTCG {
-		l.Boot, l.Shutdown, l.PowerDown = 5*time.Minute, time.Minute, 45*time.Second
-		l.Resume, l.Wake = 2*time.Minute, 7*time.Minute
+		l.Shutdown, l.PowerDown = time.Minute, 45*time.Second
 		l.Answer, l.Reconnect, l.Stall = 40*time.Second, 20*time.Second, time.Minute
 	}
 	return l

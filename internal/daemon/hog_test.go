@@ -49,7 +49,7 @@ const hogLimit = 10 * time.Second
 func TestHogs(t *testing.T) {
 	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
-	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein", MemoryMB: 512, DiskSizeMB: 1536}, ""); err != nil {
+	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein", DiskSizeMB: 1536}, ""); err != nil {
 		t.Fatal(err)
 	}
 	v.until("einstein", "systemctl is-system-running || true", "running")

@@ -129,10 +129,11 @@ func TestResize(t *testing.T) {
 }
 
 // TestCreateLarger: a computer that is larger than its template's machine goes on from that and has its shape from the first
-// instant, and through pause and fork; one that is smaller boots.
+// instant, and through pause and fork; one that is smaller boots, and so does one whose machine does not grow.
 func TestCreateLarger(t *testing.T) {
 	v := &vm{t: t, dir: virtualHome(t)}
 	images := ownImages(t)
+	cannotGrow(t, images)
 	v.again("")
 	ctx := t.Context()
 	boots := map[string]string{}
@@ -176,11 +177,11 @@ func TestCreateLarger(t *testing.T) {
 	endAll(t, v.process)
 }
 
-// A computer whose machine does not grow boots in its shape, and the snapshot that it went on from stays.
-func TestCreateLargerThatFails(t *testing.T) {
-	dir, images := virtualHome(t), ownImages(t)
-	d := up(t, daemon.Config{
-		DataDir: dir, Engine: "qemu", ImageDir: images, GuestBinary: guest(t), Log: testLog(logWriter{t}), Network: []string{"/proc/self/exe", asNetwork},
+// cannotGrow: a computer whose machine does not grow boots in its shape, and the snapshot that it went on from stays.
+func cannotGrow(t *testing.T, images string) {
+	t.Helper()
+	d := open(t, daemon.Config{
+		DataDir: t.TempDir(), Engine: "qemu", ImageDir: images, GuestBinary: guest(t), Log: testLog(logWriter{t}), Network: []string{"/proc/self/exe", asNetwork},
 		Fail: func(point string) error {
 			if point == "create/grow" {
 				return errors.New("no room")
@@ -188,6 +189,7 @@ func TestCreateLargerThatFails(t *testing.T) {
 			return nil
 		},
 	})
+	defer down(t, d)
 	c := create(t, d, holt.ComputerSpec{Name: "bohr", CPUs: 2, MemoryMB: 1280})
 	if said := succeeds(t, d, "bohr", "nproc; [ $(sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo) -gt $((1120 << 10)) ] && echo enough"); said != "2\nenough\n" || c.Pending != nil {
 		t.Errorf("%+v: %q", c, said)
