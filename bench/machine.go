@@ -75,7 +75,7 @@ func machineGroup(ctx context.Context, b *bench) ([]*section, error) {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context, *daemon, string, string) (*section, error)
-	}{{"run", runSection}, {"snapshot", snapshotSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}, {"pause", pauseSection}, {"wake", wakeSection}, {"resize", resizeSection}, {"network", networkSection}} {
+	}{{"run", runSection}, {"snapshot", snapshotSection}, {"terminal", terminalSection}, {"channel", channelSection}, {"files", guestSection}, {"pause", pauseSection}, {"wake", wakeSection}, {"resize", resizeSection}, {"network", networkSection}, {"engines", enginesSection}} {
 		if !b.wants("machine", part.name) {
 			continue
 		}
