@@ -64,20 +64,15 @@ func awaitStarted(ctx context.Context, limit time.Duration) (state string, err e
 	if err := awaitSystemd(bounded); err != nil {
 		return "", err
 	}
-	for {
-		// The exit status is not 0 unless the state is running; only the output counts.
-		out, err := exec.CommandContext(bounded, "systemctl", "is-system-running", "--wait").Output()
-		if len(out) == 0 && bounded.Err() != nil {
-			out, err = exec.CommandContext(ctx, "systemctl", "is-system-running").Output()
-		}
-		switch state = strings.TrimSpace(string(out)); {
-		case state == "":
-			return "", fmt.Errorf("wait for systemd to start everything: %w", err)
-		case state != "initializing" && state != "starting" || bounded.Err() != nil:
-			return state, nil
-		}
-		time.Sleep(answerTime) // it lost its connection to systemd
+	// The exit status is not 0 unless the state is running; only the output counts.
+	out, err := exec.CommandContext(bounded, "systemctl", "is-system-running", "--wait").Output()
+	if len(out) == 0 && bounded.Err() != nil {
+		out, err = exec.CommandContext(ctx, "systemctl", "is-system-running").Output()
 	}
+	if state = strings.TrimSpace(string(out)); state == "" {
+		return "", fmt.Errorf("wait for systemd to start everything: %w", err)
+	}
+	return state, nil
 }
 
 // unready returns the units that are neither up nor done, with the end of their logs.
