@@ -75,17 +75,22 @@ func channelSection(ctx context.Context, d *daemon, name, dir string) (*section,
 	return s, errors.Join(port.close(), control.close(), raw.close())
 }
 
-// openMachine boots a machine outside any daemon.
-func openMachine(ctx context.Context, b *bench, dir, name string, change func(*machine.Spec, *qemu.Engine, image.Image) error) (machine.Machine, func() error, error) {
+// image is the template's, with the guest agent of this checkout.
+func (b *bench) image(ctx context.Context) (image.Image, error) {
 	guest, err := os.ReadFile(filepath.Join("cmd", "holt", "guest", "holt-guest"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("no guest agent (make build makes it): %w", err)
+		return image.Image{}, fmt.Errorf("no guest agent (make build makes it): %w", err)
 	}
 	store, err := image.Open(b.imageDir, image.Options{GuestBinary: guest, Log: b.log})
 	if err != nil {
-		return nil, nil, err
+		return image.Image{}, err
 	}
-	img, err := store.Get(ctx, b.template)
+	return store.Get(ctx, b.template)
+}
+
+// openMachine boots a machine outside any daemon.
+func openMachine(ctx context.Context, b *bench, dir, name string, change func(*machine.Spec, *qemu.Engine, image.Image) error) (machine.Machine, func() error, error) {
+	img, err := b.image(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"holt"
+	"holt/internal/engine/machine"
 )
 
 const enginesAbout = `
-A computer of each engine, of template *%s* with one virtual processor and 512 MiB, through the Go client, in turn; and, where that means something, a chroot into the same
-root file system on this machine. A program in the computer that is forked and paused holds 200 MiB. *Memory beside the guest's own* is what the processes of an idle
-sandbox hold without the file that is the guest's memory.`
+A computer of each engine, of template *%s* with one virtual processor and 512 MiB, through the Go client, in turn. For comparison, a chroot into the same root file system on this machine.
+The computer that is forked and paused has a program that holds 200 MiB. *Memory without the guest's* is the memory of all processes of an idle sandbox,
+without the file that is the guest's memory.`
 
 const (
 	gvisorColumn = "gvisor"
@@ -59,7 +57,7 @@ func (s *seat) run(ctx context.Context) error {
 	return err
 }
 
-// loop counts in Python and prints passes a second by the clock beside it.
+// loop counts in Python for two seconds and prints passes per second.
 const loop = `python3 -c '
 import time
 began, n = time.perf_counter(), 0
@@ -67,7 +65,7 @@ while time.perf_counter() - began < 2:
     for i in range(100000): n += 1
 print(n / (time.perf_counter() - began))'`
 
-// enginesSection measures the engines beside each other.
+// enginesSection compares the engines.
 func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, error) {
 	gvisor, tcg, native := &seat{d: d, engine: "gvisor"}, &seat{d: d, engine: "qemu"}, &seat{d: d, root: filepath.Join(dir, "chroot")}
 	if err := native.enter(ctx); err != nil {
@@ -89,8 +87,11 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 		}
 	}
 	s := &section{
-		title: "Engines without KVM, beside each other", about: fmt.Sprintf(enginesAbout, d.b.template),
+		title: "Engines without KVM, compared", about: fmt.Sprintf(enginesAbout, d.b.template),
 		columns: []string{gvisorColumn, tcgColumn, chrootColumn}, ratios: [][2]string{{gvisorColumn, tcgColumn}, {gvisorColumn, chrootColumn}},
+	}
+	forks := func(n int) func(context.Context, *seat) (float64, error) {
+		return func(ctx context.Context, s *seat) (float64, error) { return d.fork(ctx, s.computer(), n, nil) }
 	}
 	engines := []column[*seat]{{gvisorColumn, gvisor}, {tcgColumn, tcg}}
 	all := append(engines[:2:2], column[*seat]{chrootColumn, native})
@@ -99,12 +100,16 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 		work[*seat]
 		in []column[*seat]
 	}{
-		{work[*seat]{name: "create from a template → first command answered", unit: millis, targets: most(250), measure: creates, after: removes}, engines},
+		{work[*seat]{name: "create from a template → first command answered", unit: millis, targets: most(250), measure: func(ctx context.Context, s *seat) (float64, error) { return s.create(ctx) },
+			after: func(ctx context.Context, _ *seat) error {
+				_, err := d.client.Computers.Delete(ctx, otherSeat, "")
+				return err
+			}}, engines},
 		{work[*seat]{name: "run of a program (`true`), warm", unit: millis, targets: most(20), measure: func(ctx context.Context, s *seat) (float64, error) {
 			return measureRuns(ctx, caller{s.run, d.b.runs})
 		}}, all},
-		{work[*seat]{name: "fork → first command answered", unit: millis, targets: most(350), measure: forks(1), after: removes}, engines},
-		{work[*seat]{name: "four forks at once → all have answered", unit: millis, measure: forks(4), after: removes, most: 3}, engines},
+		{work[*seat]{name: "fork → first command answered", unit: millis, targets: most(350), measure: forks(1)}, engines},
+		{work[*seat]{name: "four forks at once → all have answered", unit: millis, measure: forks(4), most: 3}, engines},
 		{work[*seat]{name: "pause, whole", unit: millis, targets: most(150), measure: func(ctx context.Context, s *seat) (float64, error) {
 			began := time.Now()
 			_, err := d.client.Computers.Pause(ctx, s.computer(), "")
@@ -138,7 +143,7 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 			_, err := s.sh(ctx, "cd /home/agent/tree && git -c safe.directory='*' status > /dev/null")
 			return sinceMS(began), err
 		}}, engines[:1]},
-		{work[*seat]{name: "memory beside the guest's own", unit: megabytesHeld, targets: most(40), measure: func(ctx context.Context, s *seat) (float64, error) { return s.beside(ctx) }}, engines[:1]},
+		{work[*seat]{name: "memory without the guest's", unit: megabytesHeld, targets: most(40), measure: func(ctx context.Context, s *seat) (float64, error) { return s.overhead(ctx) }}, engines[:1]},
 	} {
 		f, err := rounds(ctx, d.b, d.b.rounds, w.work, w.in)
 		if err != nil {
@@ -151,111 +156,57 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 
 // enter mounts the template's root where the chroot is to be.
 func (s *seat) enter(ctx context.Context) error {
-	all, err := s.d.client.Images.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, im := range all {
-		if im.Template != s.d.b.template || !im.Built {
-			continue
-		}
-		if err := os.MkdirAll(s.root, 0o755); err != nil {
-			return err
-		}
-		if _, err := command(ctx, "mount", "-o", "loop,ro,noload", filepath.Join(s.d.b.imageDir, "roots", im.Digest, "root.ext4"), s.root); err != nil {
-			return err
-		}
-		s.d.b.own("the chroot", func() error { return unix.Unmount(s.root, 0) })
-		return nil
-	}
-	return fmt.Errorf("template %s has no image", s.d.b.template)
-}
-
-func creates(ctx context.Context, s *seat) (float64, error) {
-	began := time.Now()
-	_, err := s.d.client.Computers.Create(ctx, s.spec("other-0"), "")
+	img, err := s.d.b.image(ctx)
 	if err == nil {
-		_, err = s.d.run(ctx, "other-0", "/bin/true")
+		err = os.MkdirAll(s.root, 0o755)
 	}
-	return sinceMS(began), err
-}
-
-// forks measures a fork into n computers, each of which runs a command.
-func forks(n int) func(context.Context, *seat) (float64, error) {
-	return func(ctx context.Context, s *seat) (float64, error) {
-		began := time.Now()
-		made, err := s.d.client.Computers.Fork(ctx, s.computer(), holt.ComputerForkSpec{Name: "other", Count: n}, "")
-		if err != nil {
-			return nan, err
-		}
-		var all errgroup.Group
-		for _, f := range made.Computers {
-			if f.Error != nil {
-				return nan, f.Error
-			}
-			all.Go(func() error { _, err := s.d.run(ctx, f.Name, "/bin/true"); return err })
-		}
-		err = all.Wait()
-		return sinceMS(began), err
+	if err == nil {
+		_, err = command(ctx, "mount", "-o", "loop,ro,noload", img.Root, s.root)
 	}
-}
-
-// removes deletes what was made of a computer.
-func removes(ctx context.Context, s *seat) error {
-	all, err := s.d.client.Computers.List(ctx)
-	for _, c := range all {
-		if strings.HasPrefix(c.Name, "other") {
-			if _, lost := s.d.client.Computers.Delete(ctx, c.Name, ""); lost != nil {
-				err = lost
-			}
-		}
+	if err == nil {
+		s.d.b.own("the chroot", func() error { return unix.Unmount(s.root, 0) })
 	}
 	return err
 }
 
-// beside returns the memory, MB, of the processes of a computer's sandbox without the guest's.
-func (s *seat) beside(ctx context.Context) (float64, error) {
+// otherSeat is a computer that is made to be measured, and deleted.
+const otherSeat = "other"
+
+// create measures how long it takes to make a computer that answers.
+func (s *seat) create(ctx context.Context) (float64, error) {
+	began := time.Now()
+	_, err := s.d.client.Computers.Create(ctx, s.spec(otherSeat), "")
+	if err == nil {
+		_, err = s.d.run(ctx, otherSeat, "/bin/true")
+	}
+	return sinceMS(began), err
+}
+
+// overhead is the memory, 10⁶ bytes, of all processes of a computer's sandbox without the guest's.
+func (s *seat) overhead(ctx context.Context) (float64, error) {
 	c, err := s.d.client.Computers.Get(ctx, s.computer())
 	if err != nil {
 		return nan, err
 	}
-	var record struct{ Process struct{ PID int } }
-	b, err := os.ReadFile(filepath.Join(s.d.data, "computers", string(c.ID), "machine.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &record)
-	}
+	init, err := s.d.process(c.ID)
 	if err != nil {
 		return nan, err
 	}
-	kib := 0
-	for _, pid := range descendants(record.Process.PID) {
+	sum := 0.0
+	for _, pid := range machine.Descendants(init) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
 			continue // it has ended
 		}
-		for line := range bytes.Lines(b) {
-			if f := bytes.Fields(line); len(f) > 1 && (string(f[0]) == "Pss_Anon:" || string(f[0]) == "Pss_File:") {
-				n, _ := strconv.Atoi(string(f[1]))
-				kib += n
-			}
-		}
-	}
-	return float64(kib) * 1024 / 1e6, nil
-}
-
-// descendants returns a process and all that it and they have started.
-func descendants(pid int) []int {
-	all := []int{pid}
-	for i := 0; i < len(all); i++ {
-		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[i]))
-		for _, list := range lists {
-			b, _ := os.ReadFile(list)
-			for _, f := range bytes.Fields(b) {
-				if n, err := strconv.Atoi(string(f)); err == nil {
-					all = append(all, n)
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 1 && (f[0] == "Pss_Anon:" || f[0] == "Pss_File:") {
+				kib, err := strconv.ParseFloat(f[1], 64)
+				if err != nil {
+					return nan, err
 				}
+				sum += kib * 1024 / 1e6
 			}
 		}
 	}
-	return all
+	return sum, nil
 }

@@ -100,14 +100,20 @@ func (d *daemon) fork(ctx context.Context, name string, n int, look func(holt.Co
 // ownMemory is what a computer's machine has of its own, 10⁶ bytes; what of it is the
 // guest's goes into the figure.
 func (d *daemon) ownMemory(ctx context.Context, id holt.ComputerID, guest *figure) (float64, error) {
-	dir, err := machine.OpenDir(filepath.Join(d.data, "computers", string(id)))
+	pid, err := d.process(id)
 	if err != nil {
 		return nan, err
+	}
+	return bothOwn(ctx, pid, apiColumn, guest)
+}
+
+// process is that of a computer's machine.
+func (d *daemon) process(id holt.ComputerID) (pid int, err error) {
+	dir, err := machine.OpenDir(filepath.Join(d.data, "computers", string(id)))
+	if err != nil {
+		return 0, err
 	}
 	defer dir.Close()
 	record, err := dir.ReadRecord()
-	if err != nil {
-		return nan, err
-	}
-	return bothOwn(ctx, record.Process.PID, apiColumn, guest)
+	return record.Process.PID, err
 }

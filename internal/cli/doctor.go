@@ -26,13 +26,13 @@ The exit status is 0 unless a finding is bad.`,
 			if err != nil {
 				return err
 			}
-			listen = cmp.Or(listen, set.Listen)
-			findings, err := a.examine(cmd.Context(), set.Engine, listen)
+			set.Listen = cmp.Or(listen, set.Listen)
+			findings, err := a.examine(cmd.Context(), set)
 			if err != nil {
 				return err
 			}
 			if install && !a.remote() {
-				if findings, err = a.mend(cmd.Context(), findings, set.Engine, listen, yes); err != nil {
+				if findings, err = a.mend(cmd.Context(), findings, set, yes); err != nil {
 					return err
 				}
 			}
@@ -71,8 +71,8 @@ func (a *app) daemonSettings() (ServeOptions, error) {
 	return set, err
 }
 
-// examine asks the doctor of the daemon's machine.
-func (a *app) examine(ctx context.Context, engine, listen string) (findings []holt.Finding, err error) {
+// examine asks the doctor of the machine of a daemon with these settings.
+func (a *app) examine(ctx context.Context, set ServeOptions) (findings []holt.Finding, err error) {
 	err = a.wait("examining", func() error {
 		if a.remote() {
 			c, err := a.connect()
@@ -82,18 +82,14 @@ func (a *app) examine(ctx context.Context, engine, listen string) (findings []ho
 			findings, err = c.Daemon.Doctor(ctx)
 			return err
 		}
-		at, err := a.place()
-		if err != nil {
-			return err
-		}
-		findings, err = a.local.Doctor(ctx, at, engine, listen)
+		findings, err = a.local.Doctor(ctx, set.Place, set.Engine, set.Listen)
 		return err
 	})
 	return findings, err
 }
 
 // mend installs the packages that findings ask for, and looks again.
-func (a *app) mend(ctx context.Context, findings []holt.Finding, engine, listen string, yes bool) ([]holt.Finding, error) {
+func (a *app) mend(ctx context.Context, findings []holt.Finding, set ServeOptions, yes bool) ([]holt.Finding, error) {
 	var missing []string
 	for _, f := range findings {
 		if f.Verdict != holt.VerdictOK {
@@ -119,7 +115,7 @@ func (a *app) mend(ctx context.Context, findings []holt.Finding, engine, listen 
 	if err != nil {
 		return nil, err
 	}
-	return a.examine(ctx, engine, listen)
+	return a.examine(ctx, set)
 }
 
 func worst(findings []holt.Finding) holt.Verdict {

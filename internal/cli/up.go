@@ -102,7 +102,7 @@ func (a *app) up(ctx context.Context, opt ServeOptions, flags []string, template
 	if err != nil {
 		return err
 	}
-	if findings, err = a.mend(ctx, findings, opt.Engine, opt.Listen, yes); err != nil {
+	if findings, err = a.mend(ctx, findings, opt, yes); err != nil {
 		return err
 	}
 	for _, f := range findings {

@@ -279,19 +279,8 @@ func (s *Store) image(rec record, built bool) (Image, error) {
 	dir := s.rootDir(rec.Digest)
 	return Image{
 		Image: s.wire(rec, built), Root: filepath.Join(dir, rootDisk), RootMB: rec.DiskMB,
-		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units, Engine: engineOf(rec),
+		Kernel: filepath.Join(dir, kernelBoot), Initrd: initrd, Args: rec.Args, Units: rec.Units, Engine: rec.Engine,
 	}, nil
-}
-
-// engineOf returns the engine that computers of a root disk need. Of an embedded template its recipe says
-// that, however old the root disk is.
-func engineOf(rec record) string {
-	if slices.Contains(Templates(), rec.Template) {
-		if r, err := loadRecipe(rec.Template); err == nil {
-			return r.Engine
-		}
-	}
-	return rec.Engine
 }
 
 // List returns the embedded templates, built or not, and all other images,

@@ -292,7 +292,6 @@ func (g *guest) gone(err error) error {
 	defer cancel()
 	select {
 	case <-g.Handle.Done():
-		return machine.Gone(g.Dir.Path)
 	case <-late.Done():
 	}
 	if errors.Is(err, machine.ErrGone) || g.ended() {

@@ -27,12 +27,19 @@ const (
 
 // UsageOf adds up processes and their descendants, ignoring those that have ended.
 func UsageOf(pids ...int) (u Usage) {
-	todo := slices.Clone(pids)
-	for n := 0; n < len(todo) && n < mostProcesses; n++ {
-		u.add(todo[n])
-		todo = append(todo, children(todo[n])...)
+	for _, pid := range Descendants(pids...) {
+		u.add(pid)
 	}
 	return u
+}
+
+// Descendants returns processes and their descendants, at most 512 in all.
+func Descendants(pids ...int) []int {
+	all := slices.Clone(pids)
+	for n := 0; n < len(all) && n < mostProcesses; n++ {
+		all = append(all, children(all[n])...)
+	}
+	return all[:min(len(all), mostProcesses)]
 }
 
 func (u *Usage) add(pid int) {

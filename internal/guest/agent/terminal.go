@@ -152,7 +152,7 @@ func (t *terminal) show() {
 	for {
 		n, err := t.pty.Read(buf)
 		t.out.write(buf[:max(n, 0)])
-		if err != nil { // EIO: no process has it open; Linux may say so before the last output is read
+		if err != nil { // the deadline, or EIO: no process has it open. Linux may say so before the last output is read
 			t.drain(buf)
 			return
 		}

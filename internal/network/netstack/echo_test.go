@@ -315,8 +315,10 @@ func datagramError(to string, ttl uint8) (e icmpError, failed error) {
 		return e, err
 	}
 	b := make([]byte, 1500)
-	for failed = unix.EINTR; failed == unix.EINTR; {
-		_, failed = unix.Read(fd, b)
+	for {
+		if _, failed = unix.Read(fd, b); failed != unix.EINTR {
+			break
+		}
 	}
 	e, _, _ = nextError(fd, b)
 	return e, failed

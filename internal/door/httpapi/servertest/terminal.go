@@ -102,17 +102,16 @@ func (t *terminal) tell() {
 // show keeps the output until the terminal ends.
 func (t *terminal) show() {
 	buf := make([]byte, 4096)
-	for again := true; ; {
+	for failures := 0; failures < 2; { // its holders have gone; Linux may say so before the last output is read
 		n, err := t.tty.Read(buf)
 		t.mu.Lock()
 		t.shown, t.end = append(t.shown, buf[:n]...), t.end+int64(n)
 		t.shown = t.shown[max(0, len(t.shown)-t.limit):]
 		t.tell()
 		t.mu.Unlock()
-		if err != nil && !again { // its holders have gone; Linux may say so before the last output is read
-			break
+		if err != nil {
+			failures++
 		}
-		again = again && err == nil
 	}
 	_ = t.cmd.Wait() // the state says it all
 	t.mu.Lock()
