@@ -1,4 +1,4 @@
-# holt: make build | run | test | race | check | vuln | e2e | bench | soak | deb
+# holt: make build | run | test | race | check | vuln | e2e | bench | soak | deb | release
 GO       ?= go
 BIN      := bin
 DATA     ?= $(CURDIR)/data
@@ -14,7 +14,7 @@ export GOTOOLCHAIN     ?= auto
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run deps test race images check vuln e2e bench soak deb clean
+.PHONY: build guest run deps test race images check vuln e2e bench soak deb release clean
 
 guest:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
@@ -23,8 +23,12 @@ build: guest
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/holt ./cmd/holt
 
 # dist/holt_VERSION_ARCH.deb: the program, manual pages, completions and units.
-deb: guest
+deb:
 	GO='$(GO)' ./scripts/deb dist
+
+# dist/: programs and packages for amd64 and arm64, install.sh and checksums.
+release:
+	GO='$(GO)' ./scripts/release dist
 
 # Installs what is missing, builds, starts, and shows a computer at work.
 run: build

@@ -113,7 +113,7 @@ func (f Firing) MarshalJSON() ([]byte, error) {
 	}{plain(f), shownExit(f.ExitCode, f.State == FiringExited)})
 }
 
-// GoesOn reports whether a firing is in progress.
-func (s FiringState) GoesOn() bool {
+// Running reports whether a firing is in progress.
+func (s FiringState) Running() bool {
 	return s == FiringQueued || s == FiringStarting || s == FiringRunning
 }

@@ -97,7 +97,7 @@ type SessionListener interface {
 	// Address is the actual port or socket.
 	Address() SessionAddress
 	// Accept returns the next connection to it and the address it comes from ("" of a socket). A connection
-	// that nobody takes for ten seconds is dropped.
+	// that is not read for ten seconds is dropped.
 	Accept(ctx context.Context) (conn PortConn, from string, err error)
 	Close() error
 }

@@ -82,30 +82,26 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		defer stop()
 	}
-	var document []byte // what the tables go into
+	write := func(_ string, text []byte) error { _, err := os.Stdout.Write(text); return err }
 	if *out != "" {
-		if document, err = os.ReadFile(*out); err != nil {
+		write = func(group string, text []byte) error { return rewrite(*out, group, text) }
+		if err := write("", nil); err != nil { // before it measures for an hour
 			return err
 		}
 	}
-	measured, err := b.measure(ctx, args)
-	if err != nil {
+	return b.measure(ctx, args, write)
+}
+
+// rewrite replaces the tables of a group in a document.
+func rewrite(path, group string, text []byte) error {
+	document, err := os.ReadFile(path)
+	if err != nil || group == "" {
 		return err
 	}
-	if *out == "" {
-		for _, m := range measured {
-			if _, err := os.Stdout.Write(m.text); err != nil {
-				return err
-			}
-		}
-		return nil
+	if document, err = replace(document, group, text); err != nil {
+		return err
 	}
-	for _, m := range measured {
-		if document, err = replace(document, m.group, m.text); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(*out, document, 0o644)
+	return os.WriteFile(path, document, 0o644)
 }
 
 func groupNames() string {
@@ -128,35 +124,33 @@ func startProfile(name string) (stop func(), err error) {
 	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
 
-// measured is what a group says of itself.
-type measured struct {
-	group string
-	text  []byte
-}
-
-// measure runs the groups.
-func (b *bench) measure(ctx context.Context, args []string) (all []measured, err error) {
+// measure runs the groups, and writes each as soon as it is measured.
+func (b *bench) measure(ctx context.Context, args []string, write func(group string, text []byte) error) (err error) {
 	if err := b.open(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	none := true
 	for _, g := range groups {
 		if !b.wants(g.name, "") && !strings.HasPrefix(b.only, g.name+"/") {
 			continue
 		}
+		none = false
 		b.say("## %s", g.name)
 		sections, err := g.run(ctx, b)
 		if err != nil {
-			return nil, fmt.Errorf("measure %s: %w", g.name, err)
+			return fmt.Errorf("measure %s: %w", g.name, err)
 		}
 		var text bytes.Buffer
 		writeGroup(&text, args, shape(ctx, b.dir, b.accelerator), sections)
-		all = append(all, measured{g.name, text.Bytes()})
+		if err := write(g.name, text.Bytes()); err != nil {
+			return err
+		}
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no group %q; there are %s", b.only, groupNames())
+	if none {
+		return fmt.Errorf("there is no group %q; there are %s", b.only, groupNames())
 	}
-	return all, nil
+	return nil
 }
 
 // open makes the bench's directory in the checkout, so that it lies on the

@@ -26,7 +26,7 @@ const (
 
 // Attach calls emit with what a terminal shows, from an offset on, until its
 // exit was emitted (nil), emit fails (its error) or ctx ends, and sends what
-// comes from in (nil: nothing). When the daemon or the guest goes away it goes on
+// comes from in (nil: nothing). When the daemon or the guest goes away it continues
 // where it was once they are back, for as long as Options.Patience allows:
 // no byte is lost or doubled, neither of output (what came too fast for this
 // client is a gap) nor of input. An attached event comes first, and again each

@@ -8,7 +8,7 @@
 //
 // A daemon may be restarted under its clients: a call whose connection breaks
 // is sent again (with its idempotency key, which is made up when the caller
-// gives none) until Options.Patience has passed, and a followed run or an attached terminal goes on at
+// gives none) until Options.Patience has passed, and a followed run or an attached terminal continues at
 // the offset it had reached. Only a client that never had an answer, of any
 // call, fails at once when its connection is refused: then there is no daemon.
 // Standard input and file uploads are never sent twice, but they too wait for

@@ -14,7 +14,7 @@ import (
 type Events struct{ c *Client }
 
 // Follow calls emit with a ready or a reset event and then with every event that q asks for, in order. When the daemon
-// is restarted it goes on where it was, for as long as Options.Patience allows; emit then gets another ready, or a
+// is restarted it continues where it was, for as long as Options.Patience allows; emit then gets another ready, or a
 // reset. Unless q.Follow it returns nil at the end of what is over.
 func (n Events) Follow(ctx context.Context, q holt.EventQuery, emit func(holt.Event) error) error {
 	f := eventFollower{c: n.c, q: q, emit: emit}

@@ -19,7 +19,7 @@ const mostEvent = 16 << 20
 
 // Follow calls emit with every event of a run from offset on, each byte once
 // and in order, until the exit event was emitted (nil), emit fails (its
-// error), or ctx ends. When the daemon or the guest goes away it goes on where
+// error), or ctx ends. When the daemon or the guest goes away it continues where
 // it was once they are back, for as long as Options.Patience allows.
 func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error {
 	f := follower{c: n.c, next: offset, emit: emit, call: func(from api.EventsFrom) call {
@@ -28,7 +28,7 @@ func (n Runs) Follow(ctx context.Context, id holt.RunID, offset int64, emit func
 	return f.follow(ctx)
 }
 
-// follow goes on over as many connections as it takes.
+// follow uses as many connections as it takes.
 func (f *follower) follow(ctx context.Context) error {
 	var w wait
 	for {

@@ -18,8 +18,8 @@ import (
 const mostAhead = 4 << 20
 
 // Input copies r to the run's standard input at offset, counted from the
-// input's start; a negative offset goes on where it stands. At the end of r,
-// eof says whether to close the input. It returns where the next call goes on.
+// input's start; a negative offset continues at its current end. At the end of r,
+// eof says whether to close the input. It returns the offset of the next call.
 // A call that breaks is repeated: what the run has already it does not take
 // twice. It returns Conflict when the run has ended or its input is closed.
 //

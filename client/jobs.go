@@ -21,7 +21,7 @@ func (n Jobs) Send(ctx context.Context, r io.Reader) (holt.JobInputs, error) {
 	})
 }
 
-// Drop says that nobody makes jobs of inputs any more.
+// Drop says that no more jobs will be made with the inputs.
 func (n Jobs) Drop(ctx context.Context, id holt.JobInputsID, key string) error {
 	return doNone(ctx, n.c, api.DropJobInputs, api.JobInputsKeyed{api.Keyed{key}, string(id)})
 }
@@ -44,7 +44,7 @@ func (n Jobs) List(ctx context.Context, after holt.JobID, limit int) ([]holt.Job
 }
 
 // Follow calls emit with the output of a job from offset on and at last, once it
-// has ended, with its exit. When the daemon goes away it goes on where it was once that is back.
+// has ended, with its exit. When the daemon goes away it continues once that is back.
 func (n Jobs) Follow(ctx context.Context, id holt.JobID, offset int64, emit func(holt.RunEvent) error) error {
 	f := follower{c: n.c, next: offset, emit: emit, call: func(from api.EventsFrom) call {
 		return callOf(api.FollowJob, api.JobEvents{api.OneJob{string(id)}, from})

@@ -84,7 +84,7 @@ func (n Uploads) Delete(ctx context.Context, id holt.UploadID, key string) error
 // mostPiece is how much of a file one call of Send sends, bytes: what a proxy that keeps bodies has to keep.
 const mostPiece = 64 << 20
 
-// Send sends all of a file of spec.Size bytes and commits it. When the connection or the daemon breaks it goes on where
+// Send sends all of a file of spec.Size bytes and commits it. When the connection or the daemon breaks it continues where
 // that stood, for as long as Options.Patience allows from the last byte that arrived. passed is told how many bytes are there; it may be nil.
 // An upload that fails for good is deleted.
 func (n Uploads) Send(ctx context.Context, spec holt.UploadSpec, file io.ReaderAt, passed func(offset int64)) (holt.FileInfo, error) {

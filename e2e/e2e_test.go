@@ -42,6 +42,7 @@ func run(m *testing.M) int {
 	for _, b := range []struct{ out, pkg string }{
 		{"../cmd/holt/guest/holt-guest", "holt/cmd/holt-guest"}, // embedded in holt
 		{filepath.Join(dir, "holt"), "holt/cmd/holt"},
+		{filepath.Join(dir, "site"), "holt/e2e/testdata/docker/site"}, // what the containers of the story about Docker run
 	} {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.out, b.pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -67,9 +68,10 @@ func TestMachine(t *testing.T) {
 	requireImages(t, "base", "coding-agent")
 	stories(t, "testdata/machine", cmp.Or(os.Getenv("HOLT_TEST_ENGINE"), "gvisor"))
 	stories(t, "testdata/qemu", "qemu")
-	if soak() { // the image alone takes minutes
-		requireImages(t, "browser")
+	if soak() { // the images alone take minutes, and so does Docker under software emulation
+		requireImages(t, "browser", "docker")
 		stories(t, "testdata/browser", "qemu")
+		stories(t, "testdata/docker", "qemu")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// supervisor is systemd, or who speaks as it does, see sd_notify(3). Its zero value is nobody, who is told nothing.
+// supervisor is systemd or another program that follows sd_notify(3). The zero value is none.
 type supervisor struct {
 	socket   string        // path, or @ and an abstract name
 	watchdog time.Duration // it wants to hear of us at least so often; 0: it does not
@@ -44,7 +44,7 @@ func (s supervisor) tell(state string) error {
 }
 
 // watch tells it that this process lives, as long as alive returns in time and without an error. What hangs is
-// ended by the supervisor, and computers go on under the next daemon.
+// ended by the supervisor, and computers keep running for the next daemon.
 func (s supervisor) watch(ctx context.Context, log *slog.Logger, alive func(context.Context) error) {
 	if s.socket == "" || s.watchdog == 0 {
 		return

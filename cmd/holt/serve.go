@@ -111,7 +111,7 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	}
 	select {
 	case <-broken.Done():
-		log.Info("ending; computers go on", "signal", ctx.Err() != nil)
+		log.Info("ending; computers keep running", "signal", ctx.Err() != nil)
 	case <-d.Done():
 		log.Info("ending: down")
 	}
@@ -198,8 +198,8 @@ const (
 	sshOff     = "off"
 )
 
-// listenSSH opens the port for SSH clients; nil: there is none. That the one nobody has asked for is taken, by another
-// daemon of this machine, is no reason not to serve.
+// listenSSH opens the port for SSH clients; nil: there is none. If the default port is taken, by another daemon of this
+// machine, the daemon serves without one.
 func listenSSH(address string, log *slog.Logger) (net.Listener, error) {
 	l, err := listen(cmp.Or(address, sshDefault), loopback.Listen)
 	if err == nil {

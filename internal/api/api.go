@@ -99,7 +99,7 @@ type Audit int
 const (
 	AuditChanges Audit = iota // calls that are not GET or HEAD
 	AuditAll                  // all calls
-	AuditStart                // all calls, with an entry at their start as well, since they may go on for days
+	AuditStart                // all calls, with an entry at their start as well, since they may take days
 )
 
 // Option changes an endpoint while it is declared.

@@ -16,7 +16,7 @@ type Registry struct {
 
 // Authorizer decides who may make which call.
 type Authorizer interface {
-	// Check returns the context to go on with, or Forbidden. in points to the input of e.
+	// Check returns the context to use from there on, or Forbidden. in points to the input of e.
 	Check(ctx context.Context, e *Endpoint, in any) (context.Context, error)
 	// Seen returns Forbidden if the caller may not see an item of e's list, or e's answer.
 	Seen(ctx context.Context, e *Endpoint, item any) error
@@ -100,7 +100,7 @@ func DoList[In, Item any](ctx context.Context, r *Registry, l List[In, Item], in
 }
 
 // Enter is what [Do] does before it calls: for streams, which are answered by hand. in points to the input. What is returned is
-// the context to go on with.
+// the context to use from there on.
 func (r *Registry) Enter(ctx context.Context, e *Endpoint, in any) (context.Context, error) {
 	if err := parse(in); err != nil {
 		return ctx, err

@@ -153,7 +153,7 @@ func (a *app) writeVersions(_ context.Context, w io.Writer) error {
 	return err
 }
 
-// writeStates says what computers are; what runs in them is nobody's business.
+// writeStates writes the states of computers, and nothing of what runs in them.
 func writeStates(ctx context.Context, c *client.Client, w io.Writer) error {
 	all, err := c.Computers.List(ctx)
 	if err != nil {

@@ -49,7 +49,7 @@ type app struct {
 	tenant  string         // --tenant
 	json    bool           // --json
 	began   bool           // past the parsing of arguments
-	seenBy  string         // the command that shows what goes on in the daemon; "" while nothing does
+	seenBy  string         // the command that shows what the daemon does; "" while it does nothing
 	caller  *client.Client // the last that connect returned; may be nil
 }
 

@@ -282,7 +282,7 @@ func stored(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// mostAtOnce is how many bytes of a file, holes left aside, are sent with one call. A larger one is sent in pieces, which go on where
+// mostAtOnce is how many bytes of a file, holes left aside, are sent with one call. A larger one is sent in pieces, which continue where
 // the connection broke.
 const mostAtOnce = 8 << 20
 

@@ -294,7 +294,7 @@ func withoutOutputs(j holt.Job, why error) holt.Job {
 }
 
 // begin makes the job of a line, unless an earlier call of this program has, whose job is there still. What makes it is written
-// down first: who goes on after a kill in between makes the same call again, and gets the same job.
+// down first: a caller that was killed in between makes the same call again, and gets the same job.
 func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
 	was := b.results.begun(l)
 	if was.Job != "" {
@@ -323,7 +323,7 @@ func (b *batch) begin(ctx context.Context, l *batchLine) (holt.Job, error) {
 			}
 		}
 		j, err := b.create(ctx, spec, was.Key)
-		gone := holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" // nobody needed them for too long
+		gone := holt.CodeOf(err) == holt.NotFound && spec.Inputs != "" // unused for too long
 		other := holt.CodeOf(err) == holt.Conflict && known            // it was to be made with other flags
 		if !again && (gone || other) {
 			b.forget(l.In, spec.Inputs)

@@ -67,7 +67,7 @@ type ServeOptions struct {
 
 	Archive       string // directory of the archive's packs; "" for below the data directory
 	ArchiveCache  int64  // most bytes of it kept on the local disk if it is elsewhere; below 0: none
-	SnapshotCache int64  // most bytes that snapshots take which nobody asked for, and all that are in the archive; 0: an eighth of the disk
+	SnapshotCache int64  // most bytes of automatic snapshots, and of all that are in the archive; 0: an eighth of the disk
 
 	Overcommit float64 // how many times the host's memory may be promised to computers
 

@@ -41,7 +41,7 @@ func (w *pausedWatch) begin(r *remoteRun, computer string) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// look says that the computer is paused if it is and nobody was told; and answers whether that holds.
+// look says that the computer is paused if it is and this was not said yet, and reports whether it is.
 func (w *pausedWatch) look(r *remoteRun, computer string, said bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), otherLimit)
 	defer cancel()

@@ -22,7 +22,7 @@ func printJSON(w io.Writer, v any) error {
 
 // printJSONPages prints one array, as printJSON does, of which only a page is
 // in memory at a time. After an error the array is left open: what came is no
-// JSON then, so nobody takes it for the whole.
+// JSON then, so it is not taken for the whole.
 func printJSONPages[T any](w io.Writer, pages iter.Seq2[[]T, error]) error {
 	before := "[\n  "
 	for page, err := range pages {

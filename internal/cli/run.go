@@ -39,7 +39,7 @@ func (a *app) computerRun() *cobra.Command {
 ~/.profile, which executes ~/.bashrc. With -- it runs a program without a shell.
 Variables from --env and --secret override those that these files set. Standard output
 and standard error stay separate and unchanged. The exit status is that of the command.
-A stopped computer is started first. If nobody reads the output, the command blocks, as
+A stopped computer is started first. If the output is not read, the command blocks, as
 with ssh.
 
 Standard input is passed if it is not a terminal, or with --interactive. It is read only
@@ -140,7 +140,7 @@ func (f *runFlags) into(spec *holt.RunSpec, getenv func(string) string) error {
 }
 
 // parseSecrets reads --secret: KEY=VALUE, or KEY to pass this program's. One
-// that is not set is a mistake: a command would go on without it.
+// that is not set is a mistake: a command would run without it.
 func parseSecrets(flags []string, getenv func(string) string) (holt.Secrets, error) {
 	secrets := holt.Secrets{}
 	for _, s := range flags {
@@ -189,7 +189,7 @@ func (a *app) startRun(ctx context.Context, computer string, spec holt.RunSpec) 
 	return nil
 }
 
-// mayBegin says that the start of a command was left, and nobody knows what became of it.
+// mayBegin says that the start of a command was interrupted, and its outcome is unknown.
 func (a *app) mayBegin(by interruption, computer string) error {
 	a.say("holt: %v before %s confirmed the start of the command; it may be running\nhint: check with: holt run list %s", by, computer, computer)
 	return exitStatus(by.status())
@@ -239,7 +239,7 @@ type remoteRun struct {
 	kept    *keptOutput // with --json
 	receipt bool        // is wanted
 	late    *deadline   // nil: none
-	lost    int64       // bytes of output that nobody has any more
+	lost    int64       // bytes of output that are lost
 	id      holt.RunID
 	end     *holt.Run
 	watch   pausedWatch
@@ -280,7 +280,7 @@ func (r *remoteRun) run(ctx context.Context, computer string, spec holt.RunSpec)
 	return r.finish(ctx, computer, r.follow(following, computer, 0))
 }
 
-// start starts the run. A signal that comes meanwhile reaches it once it has begun: it would begin also if nobody waited.
+// start starts the run. A signal that comes meanwhile reaches it once it has begun: it would begin in any case.
 // A second one, or no answer for a while, leaves it.
 func (r *remoteRun) start(ctx context.Context, computer string, spec holt.RunSpec, signals <-chan os.Signal) error {
 	patient, cancel := context.WithCancelCause(ctx)
@@ -317,7 +317,7 @@ func (r *remoteRun) follow(ctx context.Context, computer string, offset int64) e
 func (r *remoteRun) finish(ctx context.Context, computer string, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(err, syscall.EPIPE): // nobody reads on
+	case errors.Is(err, syscall.EPIPE): // the reader has gone
 		r.signal("SIGPIPE")
 		return exitStatus(128 + int(syscall.SIGPIPE))
 	case errors.Is(cause, errDetached):
@@ -418,11 +418,11 @@ func onSignals(signals <-chan os.Signal, call ...func(syscall.Signal)) (stop fun
 	return func() { close(done); <-ended }
 }
 
-// lingers is how much longer than its caller a call is heard that begins something.
+// lingers is how much longer than its caller's context such a call lasts.
 const lingers = 5 * time.Second
 
-// linger returns a context that outlives another, for a call that begins something: of what nobody has heard nobody can
-// end it.
+// linger returns a context that outlives another, for a call that begins something: without its answer the caller
+// cannot end what was begun.
 func linger(ctx context.Context) (late context.Context, cancel context.CancelFunc) {
 	late, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lingers, end) })

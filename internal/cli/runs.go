@@ -36,7 +36,7 @@ GITHUB_TOKEN or AWS_SECRET_ACCESS_KEY.`
 	return cmd
 }
 
-// mostRunsShown is how many runs are listed unless more are asked for, of which nobody gets more than mostRunsAsked.
+// mostRunsShown is how many runs are listed unless more are asked for, never more than mostRunsAsked.
 const (
 	mostRunsShown = 20
 	mostRunsAsked = 1 << 30
@@ -216,7 +216,7 @@ workspace. To revert these: holt computer undo.`,
 	return cmd
 }
 
-// soFar marks what is said of something that goes on.
+// soFar marks a figure that is not final.
 func soFar(s string, goesOn bool) string {
 	if goesOn {
 		return s + " so far"
@@ -284,7 +284,7 @@ is not started to follow a run that has ended. Ctrl-C stops following; the run c
 				r.kept = &keptOutput{}
 			}
 			switch err := r.follow(cmd.Context(), string(run.ComputerID), from); {
-			case errors.Is(err, syscall.EPIPE): // nobody reads on; the run goes on
+			case errors.Is(err, syscall.EPIPE): // the reader has gone; the run continues
 				return exitStatus(128 + int(syscall.SIGPIPE))
 			case err != nil && cmd.Context().Err() == nil:
 				return runFailure{err}

@@ -37,7 +37,7 @@ type selection struct {
 type notSent struct {
 	N     int      `json:"count,omitempty"`
 	First []string `json:"first,omitempty"` // at most 100 paths, each with why
-	lost  int      // of those, how many nobody asked to leave out
+	lost  int      // of those, how many were not left out by request
 }
 
 func (n *notSent) add(name, why string) {

@@ -164,7 +164,7 @@ is fetched when needed. HALTED is how long the computer was halted; for a pause,
 				return nil
 			}
 			known := all
-			if len(args) > 0 { // the first may go on from another computer's
+			if len(args) > 0 { // the first may continue from another computer's
 				if known, err = c.Snapshots.List(cmd.Context(), ""); err != nil {
 					return err
 				}

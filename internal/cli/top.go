@@ -139,7 +139,7 @@ func (t *top) ask(ctx context.Context) ([]holt.ComputerStats, error) {
 }
 
 // rates says what was taken between two answers; before is zero if there was none. A machine that was
-// started meanwhile has begun anew.
+// started meanwhile has begun again.
 func rates(before, now holt.ComputerStats) topStats {
 	out := topStats{ComputerStats: now}
 	span := now.At.Sub(before.At).Seconds()

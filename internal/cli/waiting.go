@@ -15,7 +15,7 @@ const (
 	otherLimit = time.Second     // for the answer whether it does
 )
 
-// wait shows, on a terminal, that work of unknown length goes on once it has
+// wait shows, on a terminal, that work of unknown length is in progress once it has
 // taken a second.
 func (a *app) wait(title string, work func() error) error {
 	if !isTerminal(a.Err) {
@@ -47,7 +47,7 @@ func waitsFor(c holt.Computer, elapsed time.Duration) string {
 	return fmt.Sprintf("waiting for another call: %s of %s, in progress for %s", visible(w.Verb), visible(c.Name), span(time.Duration(w.ForMS)*time.Millisecond))
 }
 
-// awaits shows that work goes on, or what other says that it waits for: on a terminal each second, elsewhere once.
+// awaits shows that work is in progress, or what other says that it waits for: on a terminal each second, elsewhere once.
 func (a *app) awaits(title string, other func(elapsed time.Duration) string, work func() error) error {
 	done, shown := make(chan struct{}), make(chan struct{})
 	go func() {

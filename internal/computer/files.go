@@ -222,7 +222,7 @@ func (f *Files) change(ctx context.Context, computer, what string, repeat bool, 
 }
 
 // mark returns the mark that attributes changes of the guest's files to the caller until done is
-// called; "": nobody.
+// called; "": none.
 func (f *Files) mark(ctx context.Context, l *live) (mark string, done func()) {
 	if f.cfg.Writer == nil {
 		return "", func() {}

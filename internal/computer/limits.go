@@ -10,7 +10,7 @@ import (
 // session.
 type Limits struct {
 	Boot      time.Duration // from the machine's launch to the agent's answer and the mounted workspace
-	Resume    time.Duration // from a machine's going on from a snapshot to the agent's answer and the mounted workspace
+	Resume    time.Duration // from a machine's restore from a snapshot to the agent's answer and the mounted workspace
 	Wake      time.Duration // for a call to have a computer run that is paused, stopped, or being made so
 	Dial      time.Duration // for one try to reach the agent
 	Beat      time.Duration // between heartbeats

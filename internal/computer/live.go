@@ -330,7 +330,7 @@ func (l *live) set(client *agent.Client, fault error) {
 	}
 }
 
-// refuse records why the guest cannot be given its identity, so that nobody waits for it.
+// refuse records why the guest cannot be given its identity, so that it is not waited for.
 func (l *live) refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

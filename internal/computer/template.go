@@ -38,7 +38,7 @@ type template struct {
 
 // templateFormat is part of the key of every snapshot. It is increased when what is done to a
 // machine before its snapshot changes.
-const templateFormat = 3
+const templateFormat = 4
 
 // key identifies what the snapshot depends on besides the image. The engine itself checks its
 // hardware on a resume.

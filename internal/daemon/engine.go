@@ -90,7 +90,7 @@ func openGVisor(cfg Config, groups *cgroup.Tree) (machine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gvisor.Open(gvisor.Options{Program: cfg.Sandbox, Guest: filepath.Dir(guest), Groups: groups, Log: cfg.Log})
+	return gvisor.Open(gvisor.Options{Program: cfg.Sandbox, Guest: filepath.Dir(guest), Kept: filepath.Join(cfg.DataDir, "gvisor"), Groups: groups, Log: cfg.Log})
 }
 
 // apart returns the directories of the files of machines.

@@ -62,7 +62,7 @@ type ill struct {
 // hangs, others go on beside it, and memory, disk and log stay bounded; when it is deleted nothing
 // is left. HOLT_SOAK=1: ten times as long; HOLT_SEED says with which numbers.
 func TestHostileGuest(t *testing.T) {
-	i, seed := newIll(t, virtualHome(t))
+	i, seed := newIll(t, vmHome(t))
 	program := hostileProgram(t)
 	i.again("")
 	ctx := t.Context()

@@ -20,7 +20,7 @@ const illSnapshot = time.Minute
 // TestHostileSnapshots: a real machine whose agent has been replaced by one that lies is kept, compared, forked, merged
 // back, restored, paused and resumed. HOLT_SEED says with which lies.
 func TestHostileSnapshots(t *testing.T) {
-	i, seed := newIll(t, virtualHome(t))
+	i, seed := newIll(t, vmHome(t))
 	i.computers = 1
 	program := hostileProgram(t)
 	i.again("")

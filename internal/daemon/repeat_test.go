@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,9 +18,9 @@ func TestRepeatsDoNothingMore(t *testing.T) {
 	d := doorOf(t, up(t, config(t, home(t))))
 	owner := d.token("default", "owner", "admin")
 	c := d.client(t, owner)
-	usual := bodies["addSSHKey"]
+	key := bodies["addSSHKey"]
 	bodies["addSSHKey"] = `{"key":"$sshkey"}`
-	defer func() { bodies["addSSHKey"] = usual }()
+	defer func() { bodies["addSSHKey"] = key }()
 	done, refused := 0, []string{}
 	var ids vars
 	for i, r := range d.all {
@@ -30,6 +31,7 @@ func TestRepeatsDoNothingMore(t *testing.T) {
 			ids, _ = belongings(t, c, fmt.Sprintf("one-%d", i))
 			ids["tenant"], ids["sshkey"], ids["otherkey"] = "default", sshKey(t), sshKey(t)
 		}
+		usual := maps.Clone(ids)
 		prepare(t, c, r.id, ids)
 		key := "repeat-" + r.id
 		status, first := d.call(r, ids, owner, key)
@@ -63,7 +65,8 @@ func TestRepeatsDoNothingMore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r.method == http.MethodDelete || strings.HasPrefix(r.id, "stop") || strings.HasPrefix(r.id, "pause") || strings.HasPrefix(r.path, "/v1/workspaces") || strings.HasPrefix(r.path, "/v1/uploads") {
+		ids = usual
+		if r.method == http.MethodDelete || strings.HasPrefix(r.id, "stop") || strings.HasPrefix(r.id, "pause") || strings.HasPrefix(r.path, "/v1/uploads") {
 			if _, err := c.Computers.Delete(t.Context(), ids["computer"], ""); err != nil && holt.CodeOf(err) != holt.NotFound {
 				t.Errorf("after %s: %v", r.id, err)
 			}

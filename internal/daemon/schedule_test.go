@@ -243,7 +243,7 @@ func ended(t *testing.T, c *client.Client, schedule string) holt.Firing {
 		if len(history) > 0 && history[0].State == holt.FiringExited {
 			return history[0]
 		}
-		if len(history) > 0 && !history[0].State.GoesOn() || time.Now().After(end) {
+		if len(history) > 0 && !history[0].State.Running() || time.Now().After(end) {
 			t.Fatalf("%+v", history)
 		}
 	}

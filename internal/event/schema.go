@@ -16,7 +16,7 @@ CREATE TABLE event (
 	seq           INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
 	at            INTEGER NOT NULL,                  -- milliseconds since 1970
 	kind          TEXT NOT NULL,
-	tenant        TEXT NOT NULL,                     -- '' if nobody knows any more
+	tenant        TEXT NOT NULL,                     -- '' if unknown
 	computer      TEXT NOT NULL DEFAULT '',
 	computer_name TEXT NOT NULL DEFAULT '',
 	ref           TEXT NOT NULL DEFAULT '',

@@ -37,7 +37,7 @@ CREATE TABLE job_inputs (
 	workspace TEXT NOT NULL,
 	tenant    TEXT NOT NULL,
 	ready     INTEGER NOT NULL DEFAULT 0, -- all of them have come
-	used      INTEGER NOT NULL            -- when a job was made that begins with them, or ended; 0: nobody wants them
+	used      INTEGER NOT NULL            -- when a job was made that begins with them, or ended; 0: not wanted any more
 ) WITHOUT ROWID;
 `
 

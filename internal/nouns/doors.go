@@ -63,7 +63,7 @@ type SSHKeys interface {
 type Uploads interface {
 	// Create begins one. NotFound: the computer or workspace; OutOfSpace; TooMany.
 	Create(ctx context.Context, spec holt.UploadSpec, key string) (holt.Upload, error)
-	// Get returns one as it is now, and disturbs nobody who adds to it.
+	// Get returns one as it is now, and disturbs no writer.
 	Get(ctx context.Context, id holt.UploadID) (holt.Upload, error)
 	// List returns those of the caller's tenant, in any order.
 	List(ctx context.Context) ([]holt.Upload, error)

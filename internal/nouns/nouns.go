@@ -56,7 +56,7 @@ type Computers interface {
 	Get(ctx context.Context, ref string) (holt.Computer, error)
 	// List returns all of them, in any order.
 	List(ctx context.Context) ([]holt.Computer, error)
-	// Start boots a stopped one, lets a paused one go on, and returns when the agent answers. Starting a running one changes nothing.
+	// Start boots a stopped one, resumes a paused one, and returns when the agent answers. Starting a running one changes nothing.
 	Start(ctx context.Context, ref, key string) (holt.Computer, error)
 	// Stop shuts down and keeps both disks. Stopping a stopped one changes nothing.
 	Stop(ctx context.Context, ref, key string) (holt.Computer, error)
@@ -64,7 +64,7 @@ type Computers interface {
 	// InvalidArgument: no size, one that cannot be, a smaller disk.
 	Resize(ctx context.Context, ref string, spec holt.ResizeSpec, key string) (holt.ResizedComputer, error)
 	// Delete removes the machine and its root disk, its snapshots, and its workspace
-	// too if Create made that. Its forks go on.
+	// too if Create made that. Its forks stay.
 	Delete(ctx context.Context, ref, key string) (holt.DeletedComputer, error)
 	// Logs writes the console log of the machine.
 	Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writer) error
@@ -76,14 +76,14 @@ type Computers interface {
 // Memory is what computers do whose engine can keep it; else all of it is
 // Unsupported, but for resuming one that runs.
 type Memory interface {
-	// Snapshot takes a snapshot of a running computer, which goes on.
+	// Snapshot takes a snapshot of a running computer, which keeps running.
 	Snapshot(ctx context.Context, ref string, spec holt.SnapshotSpec, key string) (holt.Snapshot, error)
 	// Fork makes computers of a running one as it is now, of a paused one, or of a
 	// snapshot. What is wrong with all of them, or with the only one, is the error.
 	Fork(ctx context.Context, ref string, spec holt.ComputerForkSpec, key string) (holt.ForkedComputers, error)
 	// Pause keeps memory and both disks. Pausing a paused one changes nothing.
 	Pause(ctx context.Context, ref, key string) (holt.Computer, error)
-	// Resume goes on where it was paused. Resuming a running one changes nothing.
+	// Resume continues a paused one. Resuming a running one changes nothing.
 	Resume(ctx context.Context, ref, key string) (holt.Computer, error)
 }
 
@@ -129,9 +129,9 @@ type Runs interface {
 	// come again with the offset it has reached.
 	Follow(ctx context.Context, id holt.RunID, offset int64, emit func(holt.RunEvent) error) error
 	// Input copies r to the run's standard input at offset, counted from the
-	// input's start, and returns where the next call goes on. Bytes that the
+	// input's start, and returns the offset of the next call. Bytes that the
 	// run has already are skipped, bytes that it lacks are InvalidArgument; a
-	// negative offset goes on where it stands. At the end of r, eof says
+	// negative offset continues at its current end. At the end of r, eof says
 	// whether to close the input; if not, or if r fails, it stays open. It
 	// returns Conflict when the run has ended or its input is closed.
 	Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error)
@@ -380,7 +380,7 @@ type Secrets interface {
 }
 
 // Jobs are commands with computers of their own that are thrown away. A job
-// goes on when its caller leaves.
+// continues when its caller leaves.
 type Jobs interface {
 	// Send takes files for jobs to begin with, as a parcel. They stay for an hour
 	// after the last job that began with them.
@@ -420,10 +420,10 @@ type Schedules interface {
 	List(ctx context.Context, computer string) ([]holt.Schedule, error)
 	// Update changes what change has. What is due while one is disabled is not missed.
 	Update(ctx context.Context, ref string, change holt.ScheduleChange, key string) (holt.Schedule, error)
-	// Delete removes one with its history. Its run goes on.
+	// Delete removes one with its history. A started run continues.
 	Delete(ctx context.Context, ref, key string) error
 	// Run fires one now, and returns when its run has started or cannot be. Conflict
-	// while its last run goes on, unless its policy for that is another.
+	// while its last run continues, unless its policy for that is another.
 	Run(ctx context.Context, ref, key string) (holt.Firing, error)
 	// History returns what became of one, the latest first, up to limit; 0: all that is kept.
 	History(ctx context.Context, ref string, limit int) ([]holt.Firing, error)

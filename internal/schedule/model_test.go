@@ -106,7 +106,7 @@ func (m *model) live(days int) {
 		waits = false
 		for _, all := range m.seen {
 			for _, f := range all {
-				waits = waits || f.State.GoesOn()
+				waits = waits || f.State.Running()
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (m *model) covers(name string) {
 	s, table := m.all[name], m.tables[name]
 	became := map[int64]firing{}
 	for _, f := range m.seen[name] {
-		if f.State.GoesOn() {
+		if f.State.Running() {
 			m.t.Errorf("%s: the firing of %v is %s at the end", name, f.Due, f.State)
 		}
 		until, count := f.Due, 0

@@ -343,7 +343,7 @@ func (s *Store) finish(ctx context.Context, f *firing, state holt.FiringState, r
 // restComputer pauses or stops the computer of an ended firing, as it was before, unless something
 // else uses it.
 func (s *Store) restComputer(ctx context.Context, f firing) error {
-	if f.State.GoesOn() {
+	if f.State.Running() {
 		return nil
 	}
 	if err := s.point("schedule/ended"); err != nil {

@@ -124,58 +124,98 @@ func (s *Store) add(ctx context.Context, t *lock, u record, want string, r io.Re
 	if t.sum == nil && at == 0 {
 		t.sum, t.summed = sha256.New(), 0
 	}
-	follows := t.sum != nil && t.summed == at
-	piece, buf := sha256.New(), make([]byte, pieceBytes)
-	end = at
-	room := reservation{s: s}
-	for {
-		n, err := readPiece(ctx, r, buf)
-		if end+int64(n) > u.Spec.Size {
-			return s.truncate(t, f, at, tooLong(u.Upload))
-		}
-		lost := room.take(int64(n))
-		if now := s.cfg.Now().UTC(); n > 0 && lost == nil && now.Sub(u.touched) >= touchEvery {
-			u.touched, lost = now, s.table.touch(context.WithoutCancel(ctx), u.ID, now)
-		}
-		back := end
-		if want != "" { // all or nothing
-			back = at
-		}
-		if lost != nil {
-			return s.truncate(t, f, back, lost)
+	p := &piece{s: s, t: t, u: u, f: f, at: at, end: at, room: reservation{s: s}}
+	if want != "" {
+		p.sum = sha256.New()
+	}
+	broken, err := p.take(ctx, r)
+	switch {
+	case p.killed:
+		return p.end, err
+	case want == "" && err != nil:
+		return s.truncate(t, f, p.end, err)
+	case want == "" && broken != nil:
+		return p.end, holt.Errorf(holt.Unavailable, "read the piece: %w", broken).WithHint("the bytes before the error are kept: continue at the upload's offset")
+	case want == "":
+		return p.end, nil
+	case err != nil:
+	case broken != nil:
+		err = holt.Errorf(holt.Unavailable, "read the piece: %w", broken).WithHint("the piece was discarded: send it again")
+	case hex.EncodeToString(p.sum.Sum(nil)) != want:
+		err = holt.Errorf(holt.InvalidArgument, "the SHA-256 of the piece differs from the given one").WithHint("the piece was discarded: send it again")
+	default:
+		err = s.table.setSure(context.WithoutCancel(ctx), u.ID, unsure)
+	}
+	if err != nil {
+		return s.truncate(t, f, at, err)
+	}
+	return p.end, nil
+}
+
+// piece is what one call appends to an upload.
+type piece struct {
+	s    *Store
+	t    *lock
+	u    record
+	f    *os.File
+	at   int64     // where it begins
+	end  int64     // where it ends so far
+	sum  hash.Hash // of the piece; nil: all or nothing does not apply
+	room reservation
+
+	killed bool // a test ended it as if the daemon were killed
+}
+
+// take reads r to its end. broken is why r failed: all before that is written. After err bytes may lie behind p.end.
+func (p *piece) take(ctx context.Context, r io.Reader) (broken, err error) {
+	follows := p.t.sum != nil && p.t.summed == p.at
+	for buf := make([]byte, pieceBytes); ; {
+		n, broken := readPiece(ctx, r, buf)
+		if p.end+int64(n) > p.u.Spec.Size {
+			p.end = p.at
+			return nil, tooLong(p.u.Upload)
 		}
 		if n > 0 {
-			if lost := writeSparse(f, buf[:n], end); lost != nil {
-				return s.truncate(t, f, back, hosterror.Full(fmt.Errorf("write upload: %w", lost)))
-			}
-			end += int64(n)
-			if want != "" {
-				piece.Write(buf[:n])
+			if err := p.write(ctx, buf[:n]); err != nil {
+				return nil, err
 			}
 			if follows {
-				t.sum.Write(buf[:n])
-				t.summed = end
+				p.t.sum.Write(buf[:n])
+				p.t.summed = p.end
 			}
-			if lost := s.point("upload/append"); lost != nil {
-				return end, lost
+			if err := p.s.point("upload/append"); err != nil {
+				p.killed = true
+				return nil, err
 			}
 		}
-		switch {
-		case err == io.EOF && want != "" && hex.EncodeToString(piece.Sum(nil)) != want:
-			return s.truncate(t, f, at, holt.Errorf(holt.InvalidArgument, "the SHA-256 of the piece differs from the given one").WithHint("the piece was discarded: send it again"))
-		case err == io.EOF && want != "":
-			if lost := s.table.setSure(context.WithoutCancel(ctx), u.ID, unsure); lost != nil {
-				return s.truncate(t, f, at, lost)
-			}
-			return end, nil
-		case err == io.EOF:
-			return end, nil
-		case err != nil && want != "":
-			return s.truncate(t, f, at, holt.Errorf(holt.Unavailable, "read the piece: %w", err).WithHint("the piece was discarded: send it again"))
-		case err != nil:
-			return end, cutOff(err)
+		if broken == io.EOF {
+			return nil, nil
+		}
+		if broken != nil {
+			return broken, nil
 		}
 	}
+}
+
+// write appends b.
+func (p *piece) write(ctx context.Context, b []byte) error {
+	if err := p.room.take(int64(len(b))); err != nil {
+		return err
+	}
+	if now := p.s.cfg.Now().UTC(); now.Sub(p.u.touched) >= touchEvery {
+		p.u.touched = now
+		if err := p.s.table.touch(context.WithoutCancel(ctx), p.u.ID, now); err != nil {
+			return err
+		}
+	}
+	if err := writeSparse(p.f, b, p.end); err != nil {
+		return hosterror.Full(fmt.Errorf("write upload: %w", err))
+	}
+	p.end += int64(len(b))
+	if p.sum != nil {
+		p.sum.Write(b)
+	}
+	return nil
 }
 
 // writeSparse writes bytes at the end of an upload. Long runs of zeros become holes.
@@ -185,10 +225,6 @@ func writeSparse(f *os.File, p []byte, end int64) error {
 		err = f.Truncate(end + int64(len(p)))
 	}
 	return err
-}
-
-func cutOff(err error) error {
-	return holt.Errorf(holt.Unavailable, "read the piece: %w", err).WithHint("the bytes before the error are kept: continue at the upload's offset")
 }
 
 // truncate removes the bytes after an offset, and returns err.

@@ -30,7 +30,7 @@ func (w *Workspace) Check(ctx context.Context) (holt.CheckReport, error) {
 	return c.report, nil
 }
 
-// checker is one check as it goes on.
+// checker is the state of one check.
 type checker struct {
 	ctx    context.Context
 	tree   *Tree

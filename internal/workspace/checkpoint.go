@@ -31,7 +31,7 @@ type Checkpoint struct {
 	Generation uint64 // that it closed
 	Files      int64  // regular files
 	Bytes      int64  // sum of their sizes
-	Mounts     bool   // it holds what the mounts of guests had: a fork can go on with them
+	Mounts     bool   // it holds what the mounts of guests had: a fork can continue them
 
 	version uint64 // the last one that it sees
 	nextIno Ino    // what was made later has this number or a higher one
@@ -39,7 +39,7 @@ type Checkpoint struct {
 
 // CheckpointNote is what the one who asks for a checkpoint says about it.
 type CheckpointNote struct {
-	Auto    bool   `json:"auto,omitempty"`    // nobody asked for it by name
+	Auto    bool   `json:"auto,omitempty"`    // not asked for by name
 	Reason  string `json:"reason,omitempty"`  // "after run …", "before restore of …", or what a person wrote
 	Run     string `json:"run,omitempty"`     // that it was taken for
 	Flushed bool   `json:"flushed,omitempty"` // pages that a guest had not written were flushed first
@@ -52,7 +52,7 @@ type CheckpointOptions struct {
 	// IfChanged returns the checkpoint that the present is equal to, if it is.
 	// With Mounts it counts for nothing.
 	IfChanged bool
-	// Mounts holds what the guests that have the workspace mounted need to go on
+	// Mounts holds what the guests that have the workspace mounted need to continue
 	// in a fork (see [ForkOptions]): which mounts those are, their terms, and the
 	// answers that they may ask for again. Take it while the guest stands still,
 	// so that its memory is from the same instant.
@@ -126,7 +126,7 @@ func (t *Tree) checkpoint(opt CheckpointOptions) (Checkpoint, error) {
 		}
 	}
 	if opt.Name == "" {
-		opt.Name = fmt.Sprint("auto-", t.count.NextCheck) // nobody has that: to look costs more the more there are
+		opt.Name = fmt.Sprint("auto-", t.count.NextCheck) // unused: a look-up costs more the more there are
 	} else if c, ok := t.checkpoints.byName(opt.Name); ok {
 		return Checkpoint{}, holt.Errorf(holt.AlreadyExists, "checkpoint %q already exists: it was taken at %s", c.Name, c.CreatedAt.Format(time.RFC3339)).
 			WithHint("choose another name, or delete the existing checkpoint first")

@@ -80,7 +80,7 @@ func (t *Tree) compactBlock(c Caller, in *inode, number, from, to int64) error {
 	return nil
 }
 
-// rewriteBlock writes extents of one block, and the holes between them, anew.
+// rewriteBlock writes extents of one block, and the holes between them, again.
 func (t *Tree) rewriteBlock(c Caller, in *inode, parts []extent) error {
 	lo, hi := parts[0].off, parts[len(parts)-1].end()
 	whole := make([]byte, hi-lo)

@@ -29,7 +29,7 @@
 //	journal/       segments, see package journal; meta of a record: see [op.encode]
 //	index.db       SQLite, WAL; always some prefix of the journal. One with other tables is put aside
 //	               (index.db.old) and built again from the journal, while the journal is whole; other views and
-//	               indexes are made anew in it
+//	               indexes are made again in it
 //	index.copy     of the index, while it is made for the archive
 //	half           a fork that is being made; a directory with it is nothing, and is removed
 //	unsynced       a new fork whose index may not be on the disk yet; holds the kernel's boot id
@@ -44,7 +44,7 @@
 //	                        mode has the type bits; times are ns since 1970 in one integer. size of a directory is the
 //	                        number of its entries; alloc the bytes that extents cover. target: of symlinks. parent and
 //	                        cookie: of directories, "..", and the last cookie given out. writer: who changed it last
-//	                        (0: nobody known). nlink 0: unlinked, kept while a mount epoch is open. data: the version its
+//	                        (0: unknown). nlink 0: unlinked, kept while a mount epoch is open. data: the version its
 //	                        bytes are from; where it is the same, they are.
 //	orphan(ino)             the inodes with nlink 0
 //	extent(ino, off, len, segment, place, whole, delta, born)
@@ -91,7 +91,7 @@
 // ([memory.copyOnWrite], before anything changes). A checkpoint closes the generation,
 // which is one record: later changes have higher versions. What a checkpoint
 // sees is then one query over a table and its past (see point). A row that was
-// born and died in one version is nobody's past; nor is an extent or attribute
+// born and died in one version is in no history; nor is an extent or attribute
 // that was born and died in one generation, in versions of two writers. Directories keep their version
 // within a generation while entries come and go: those have their own. A cookie
 // is never given to another entry, not even by an exchange, so that the entries
@@ -158,7 +158,7 @@
 // A mutating record carries (epoch, unique). Until a watermark acknowledges it,
 // a repeat gets the first answer: the inode with its attributes of now, or the
 // count of bytes. Recovery harvests answers from meta.replies on. A request
-// that failed left no record and is executed anew.
+// that failed left no record and is executed again.
 //
 // # Inodes without a name
 //
@@ -177,7 +177,7 @@
 // here is known completely and asks SQLite nothing; one of up to 256 entries is
 // loaded whole. ReadDir of a larger one merges rows with what is cached. The
 // extents of a file are loaded by windows of 8 MiB; a block of 1 MiB that
-// holds 1,024 of them is written anew, as one, before the next change to it.
+// holds 1,024 of them is rewritten, as one, before the next change to it.
 // Where a quota or a full disk keeps it from that, a change of a part of a block
 // fails that holds 4,096.
 //

@@ -12,7 +12,7 @@ import (
 // mostReplies bounds what is remembered for a mount that acknowledges too late
 // (agents have 1,024 requests without an answer at most, and acknowledge every
 // 128 answers), and mostSpan how many segments are kept from the collector for its sake. The
-// oldest answers go first: a repeat of such a request is executed anew.
+// oldest answers go first: a repeat of such a request is executed again.
 const (
 	mostReplies = 1 << 12
 	mostSpan    = 8
@@ -241,7 +241,7 @@ func (t *memory) lookupsCounted(ino Ino) bool {
 }
 
 // freeNow tells whether an inode that loses its last name can go at once:
-// nobody has it mounted, or no kernel knows it.
+// it is not mounted, or no kernel knows it.
 func (t *memory) freeNow(in *inode) bool {
 	return len(t.epochs) == 0 || t.lookupsCounted(in.ino) && in.lookups.Load() == 0
 }

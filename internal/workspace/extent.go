@@ -31,7 +31,7 @@ func (e extent) cut(lo, hi int64) extent {
 	return e
 }
 
-// joins tells whether b goes on where e ends, in the file and in the record.
+// joins reports whether b begins where e ends, in the file and in the record.
 func (e extent) joins(b extent) bool {
 	return e.end() == b.off && e.segment == b.segment && e.place == b.place && e.delta+e.n == b.delta &&
 		e.born == b.born && e.off/windowSize == b.off/windowSize

@@ -139,7 +139,7 @@ func (t *Tree) cut() *rows {
 		r.segments = slices.DeleteFunc(t.journal.Segments(), func(s journal.Segment) bool { return s.Ordinal > last })
 	}
 	r.count.Replies = t.oldestReply(t.count.Applied)
-	unseen := map[Ino]struct{}{} // made and gone between two batches, and nobody's past
+	unseen := map[Ino]struct{}{} // made and gone between two batches: in no version
 	for _, in := range b.inodes {
 		if in.freed {
 			if !in.indexed && !t.outlived(in) {
@@ -396,7 +396,7 @@ func (t *Tree) collect() error {
 // collectNow is collect, even if no segment is new. With force it does not ask
 // whether the archive has a copy of the index.
 func (t *Tree) collectNow(force bool) error {
-	t.flushMu.Lock() // no commit in between, and nobody else who collects
+	t.flushMu.Lock() // no commit in between, and no other collector
 	defer t.flushMu.Unlock()
 	if t.held > 0 {
 		t.mu.Lock()

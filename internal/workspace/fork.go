@@ -40,8 +40,8 @@ const (
 // before. It returns the checkpoint that both have; Open does the rest. The
 // cost is that of copying the index (see [db.DB.Clone]); segments are linked
 // and bytes shared. Inodes keep their numbers, times and versions. Without
-// opt.Mounts, mounts and what is open without a name stay with this one. This one
-// goes on meanwhile.
+// opt.Mounts, mounts and what is open without a name stay with this one, which
+// remains usable meanwhile.
 //
 // A crash leaves the whole child or a directory that the next Open removes.
 // What is synced in the child survives power loss; before that the child itself
@@ -205,7 +205,7 @@ func (t *Tree) wholeFork(dir string) error {
 }
 
 // continueAs ends the journal in dir with the record that makes it another
-// workspace's. held are the mounts that go on there.
+// workspace's. held are the mounts that continue there.
 func (t *Tree) continueAs(dir string, end journal.Pos, c Checkpoint, name string, held []byte) error {
 	j, err := journal.Open(dir, journal.Options{SegmentSize: t.opt.SegmentSize, Disk: t.opt.Disk, Fail: t.opt.Fail, Log: t.log})
 	if err != nil {

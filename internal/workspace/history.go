@@ -121,7 +121,7 @@ func (p point) states(e placedEntry, events *[]Event) error {
 }
 
 // Blame returns who last wrote what is at a path now: for what a run wrote, the
-// run. The zero Writer if nobody is known. NotFound if there is nothing.
+// run. The zero Writer if it is unknown. NotFound if there is nothing.
 func (w *Workspace) Blame(ctx context.Context, file string) (author Writer, err error) {
 	paths, err := cleanPaths([]string{file})
 	if err != nil {

@@ -50,7 +50,7 @@ func (w *Workspace) Import(ctx context.Context, r *parcel.Reader, spec ImportSpe
 	return m.report, fileError("import", m.where(), err)
 }
 
-// importer is one import as it goes on.
+// importer is the state of one import.
 type importer struct {
 	ctx    context.Context
 	t      *Tree
@@ -373,7 +373,7 @@ func (m *importer) changed(ino Ino, name string) {
 }
 
 // changedBelow tells of a name in the directory that is open. Of what lies in
-// a directory that this import made nobody is told: its own entry, dropped
+// a directory made by this import needs no notification: its own entry, dropped
 // when it is complete, takes along all that a kernel knows below it.
 func (m *importer) changedBelow(name string) {
 	if in := m.at(); !in.made {

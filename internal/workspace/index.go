@@ -69,7 +69,7 @@ func (x *index) rows(sql string, bind func(*db.Stmt), fn func(*db.Stmt) bool) er
 			return fmt.Errorf("read index: %w", err)
 		}
 		// Kept here, because asking the connection for it again clears the
-		// bindings, and SQLite then compiles a join anew: five times its cost.
+		// bindings, and SQLite then compiles a join again: five times its cost.
 		x.stmts[sql] = stmt
 	}
 	defer stmt.Reset()

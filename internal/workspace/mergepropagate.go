@@ -4,7 +4,7 @@ import "holt"
 
 // propagate gives names, and finds the units that cannot be merged because others
 // are not: names that are taken, directories that are not there or not empty.
-// It goes on until nothing more is found.
+// It repeats until nothing more is found.
 func (m *merge) propagate() error {
 	for again := true; again; {
 		again = false

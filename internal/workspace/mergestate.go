@@ -215,7 +215,7 @@ func (x state) sameAttrs(y state) (bool, error) {
 	return err == nil && maps.Equal(xa, xb), err
 }
 
-// contents names what a file holds, for as long as nobody writes to it.
+// contents names what a file holds, until it is written to.
 type contents struct {
 	t    *Tree
 	ino  Ino

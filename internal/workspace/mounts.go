@@ -12,7 +12,7 @@ import (
 )
 
 // heldMount is what a checkpoint holds of a guest's mount, so that in a fork
-// the same mount goes on: which it is, its terms, and the answers that it may
+// the same mount continues: which it is, its terms, and the answers that it may
 // still ask for. Lookup counts are not held, as they do not survive a takeover.
 type heldMount struct {
 	number         Epoch
@@ -32,7 +32,7 @@ const (
 )
 
 // holdMounts returns what the guests' mounts have, encoded. Those of the host end
-// with their daemon and are nobody's to go on with.
+// with their daemon and cannot be continued.
 func (t *memory) holdMounts() ([]byte, error) {
 	var all []heldMount
 	for n, e := range t.epochs {
@@ -133,7 +133,7 @@ func (d *heldDecoder) bytes(n int) []byte {
 	return b
 }
 
-// reopenMounts opens the mounts that a fork goes on with. Their answers it finds where
+// reopenMounts opens the mounts that a fork continues. Their answers it finds where
 // recovery does: see rememberHeldReplies.
 func (t *memory) reopenMounts(held []byte) error {
 	if len(held) == 0 {
@@ -150,7 +150,7 @@ func (t *memory) reopenMounts(held []byte) error {
 	return err
 }
 
-// rememberHeldReplies remembers the answers that a fork goes on with.
+// rememberHeldReplies remembers the answers for the mounts that a fork continues.
 func (t *memory) rememberHeldReplies(held []byte, pos journal.Pos) {
 	if len(held) == 0 {
 		return

@@ -174,7 +174,7 @@ func (k *packer) pack(ctx context.Context, keep int, p *Packed) error {
 }
 
 // needed returns the ordinal of the first segment whose records the committed
-// index still needs: to go on from, or to answer a request that is repeated.
+// index still needs: to continue from, or to answer a request that is repeated.
 func (k *packer) needed(ctx context.Context) (n uint32, err error) {
 	err = k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error { n, err = neededBy(tx); return err })
 	return n, err
@@ -202,7 +202,7 @@ func (k *packer) packSegment(ctx context.Context, s journal.Segment, p *Packed) 
 	if err := k.t.fail("pack.segment"); err != nil {
 		return err
 	}
-	var file, next, done int64 // the file, where it goes on, and up to where the segment is done
+	var file, next, done int64 // the file, where to continue, and up to where the segment is done
 	var buf []byte
 	err := k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		return tx.Query("SELECT * FROM ("+usedExtents+") ORDER BY place + delta", []any{int64(s.Ordinal)}, func(r *db.Row) error {

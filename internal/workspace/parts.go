@@ -177,7 +177,7 @@ func (t *memory) makeRoom(blobs [][]byte) error {
 		}
 	}
 	if freed {
-		// The parts change nothing, but who goes on from the index must read them.
+		// The parts change nothing, but a recovery from the index must read them.
 		c := &t.count
 		last, applied := c.Last, c.Applied
 		c.Last, c.Applied = t.partsAt[0], t.partsAt[1]
@@ -232,7 +232,7 @@ func (t *memory) applyPart(o *op, touched map[Ino]*inode) error {
 }
 
 // applyRevive makes an inode without a name, often one that was there before:
-// a directory goes on with the cookies it had given out. See makeRoom.
+// a directory continues with the cookies that it has given out. See makeRoom.
 func (t *memory) applyRevive(o *op, touched map[Ino]*inode) error {
 	if t.inodes.m[o.ino] != nil {
 		return fmt.Errorf("%w: inode %d is made twice", errApply, o.ino)
@@ -334,7 +334,7 @@ func (t *memory) applyImage(o *op) error {
 		t.count.Bytes += uint64(o.n - in.size)
 		in.size, in.data = o.n, o.data
 		if o.data == 0 {
-			in.data = in.born // nobody had these bytes before
+			in.data = in.born // no version had these bytes before
 		}
 	}
 	return nil

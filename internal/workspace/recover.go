@@ -134,7 +134,7 @@ func (t *Tree) format() error {
 	return nil
 }
 
-// endHostMounts ends the epochs of mounts that died with their daemon: of all but the one that goes on.
+// endHostMounts ends the epochs of mounts that died with their daemon: of all but the one that is continued.
 func (t *Tree) endHostMounts() error {
 	for _, e := range t.epochs {
 		if e.kind == HostMount && e.id != t.opt.HostMount {

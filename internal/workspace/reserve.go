@@ -43,7 +43,7 @@ func NewReserve(path string) *Reserve {
 }
 
 // release gives the room back, if there is any, for what has none, and does that
-// again: nobody takes the room in between.
+// again: the room is not taken in between.
 func (r *Reserve) release(again func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

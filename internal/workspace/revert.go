@@ -15,7 +15,7 @@ import (
 // given out in this workspace.
 
 // applyFork makes the tree what it was at a checkpoint, in a workspace of its
-// own: nothing came after, and no mount is open but those that go on here.
+// own: nothing came after, and no mount is open but those that continue here.
 func (t *memory) applyFork(o *op) error {
 	c, ok := t.checkpoints.byID(CheckpointID(o.n))
 	if !ok || len(o.blob) != len(ID{}) || len(t.lineage) == 0 {

@@ -67,7 +67,7 @@ func (r *rows) writeNames(tx *db.Tx) error {
 			return err
 		}
 	}
-	for _, e := range r.epochs { // all first: an id may have ended and begun anew
+	for _, e := range r.epochs { // all first: an id may have ended and begun again
 		if err := tx.Exec("DELETE FROM epoch WHERE num = ?", int64(e.number)); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func pathOf(tx *db.Tx, ino Ino) (path string, err error) {
 }
 
 // pastPaths moves the paths of some directories to the past that they have lost
-// in a version; ?1 is the version. A path aside is nobody's past.
+// in a version; ?1 is the version. A path aside is in no version.
 func pastPaths(tx *db.Tx, which string, version uint32, args ...any) error {
 	return tx.Exec("INSERT OR REPLACE INTO past_dir(ino, path, born, died) SELECT ino, path, born, ?1 FROM dir WHERE born < ?1 AND "+which,
 		append([]any{int64(version)}, args...)...)

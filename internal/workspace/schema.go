@@ -49,13 +49,13 @@ CREATE TABLE past_dir(ino INTEGER NOT NULL, path TEXT NOT NULL, born INTEGER NOT
 `
 
 // views is all that the rows say anyway: an index that was made with another
-// text gets it anew when it is opened (see [db.Open]).
+// text is made again when it is opened (see [db.Open]).
 const views = indexes + nowViews + pastViews + statistics
 
 // indexes are those of the statements here; people's are with the views.
 //
 // No partial index on a table of the hot path: SQLite may then compile a
-// statement anew whenever a parameter changes.
+// statement again whenever a parameter changes.
 const indexes = `
 CREATE INDEX version_generation ON version(generation);
 CREATE INDEX version_writer ON version(writer);

@@ -10,7 +10,7 @@ import (
 )
 
 // StaleSince tells what a kernel may no longer believe that saw the workspace
-// as it was at a checkpoint: a machine that was paused then and is to go on
+// as it was at a checkpoint: a machine that was paused then and is to continue
 // with the present, say. It costs what changed. It includes changes that the kernel made itself:
 // a notice too many does no harm.
 func (w *Workspace) StaleSince(ctx context.Context, ref string) (all []Stale, err error) {
@@ -90,7 +90,7 @@ func (w *Workspace) MarkNotified(all func() bool) {
 }
 
 // Unnotified tells what the kernel that has the workspace mounted may believe and
-// is not so, as far as nobody said [Workspace.MarkNotified]: whoever served its mount may
+// is not so, unless [Workspace.MarkNotified] was called: whoever served its mount may
 // have died before it was told. What changed between two checkpoints is told also
 // where it was changed back later. NotFound if it cannot be known: the mount must end.
 func (w *Workspace) Unnotified(ctx context.Context) (all []Stale, err error) {

@@ -25,7 +25,7 @@ const (
 // Caller says who asks for an operation.
 type Caller struct {
 	Epoch  Epoch  // the mount it came through; 0: the API. Lookups are counted only for a mount.
-	Unique uint64 // the request's number within the epoch; 0: no identity, a repeat is executed anew
+	Unique uint64 // the request's number within the epoch; 0: no identity, a repeat is executed again
 	UID    uint32
 	GID    uint32
 	PID    uint32
@@ -70,7 +70,7 @@ type DirEntry struct {
 	Name   string
 	Ino    Ino
 	Mode   uint32 // type bits only, unless Attr is filled
-	Cookie uint64 // position after this entry: pass it to ReadDir to go on
+	Cookie uint64 // position after this entry: pass it to ReadDir to continue
 	Attr   Attr   // filled only when ReadDir was asked for attributes
 }
 

@@ -260,7 +260,7 @@ func (u *undo) look() (err error) {
 	if err != nil {
 		return err
 	}
-	// What has no name is freed when a kernel forgets it: nobody did that.
+	// What has no name is freed when a kernel forgets it: no writer did that.
 	u.others, err = u.changed("nlink > 0 AND died NOT IN")
 	return err
 }

@@ -6,8 +6,8 @@ import (
 
 // past holds the rows that a batch replaced: what was true from the version
 // they were born in until the one they died in. A row that was born and died
-// in one version is nobody's past. Extents and attributes that no checkpoint
-// sees, being born in the generation that is open, are nobody's either, although
+// in one version is in no history. Extents and attributes that no checkpoint
+// sees, being born in the generation that is open, are in none either, although
 // two writers took turns: only states of checkpoints are ever read, and they
 // hold room outside of any quota. Of inodes and names such rows tell who did what, up
 // to [mostInterleaved] of them.

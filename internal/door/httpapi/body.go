@@ -9,7 +9,7 @@ import (
 )
 
 // slowBody bounds slow senders: each read has to bring something within
-// patient. The deadline is lifted after each read, because net/http goes on
+// patient. The deadline is lifted after each read, because net/http keeps
 // reading the connection behind the body to notice a caller who hangs up; it
 // would take an expired deadline for that and cancel the handler.
 type slowBody struct {
@@ -23,7 +23,7 @@ type slowBody struct {
 }
 
 // errAbandoned is what reading an abandoned body fails with.
-var errAbandoned = errors.New("another call goes on with it, or its token may do nothing more")
+var errAbandoned = errors.New("another call continues it, or its token may do nothing more")
 
 // Abandon ends the reading of the body from outside: a read that waits, and all that come.
 func (b *slowBody) Abandon() {

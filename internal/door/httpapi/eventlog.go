@@ -31,5 +31,5 @@ func (s *Server) eventLog() {
 // nothing takes no event: the first shows that the query is one.
 func nothing(holt.Event) error { return errEnough }
 
-// errEnough ends a stream that nobody wants.
+// errEnough ends a stream that is not wanted any more.
 var errEnough = holt.Errorf(holt.Internal, "enough")

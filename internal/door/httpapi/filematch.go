@@ -71,7 +71,7 @@ func (e *editing) hold(ctx context.Context, file string) (release func(), err er
 }
 
 // conditional is a body at whose end, right before what was read takes the file's place, the conditions are looked at. From
-// then on until it is released nobody else replaces the file under conditions: who sends slowly holds up nobody.
+// then on until it is released no other call replaces the file under conditions, so a slow sender holds up no one.
 type conditional struct {
 	io.Reader
 	check   func() (release func(), err error)

@@ -111,12 +111,12 @@ const mostOpen = 2000
 // openOf returns the counts that an open call of a token is part of. The first few calls of a tenant do not count in the sum
 // of all tenants, so that no tenant can keep others out.
 func (s *Server) openOf(token access.Token) []access.Share {
-	own := access.Share{Whose: " of the token " + string(token.ID), Most: s.opt.Open}
+	own := access.Share{Of: " of the token " + string(token.ID), Most: s.opt.Open}
 	if token.Rights.Admin {
 		return []access.Share{own}
 	}
-	shares := []access.Share{own, {Whose: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}}
-	if s.open.Open(shares[1].Whose) >= max(1, s.opt.Open/20) {
+	shares := []access.Share{own, {Of: " of the tenant " + token.Tenant, Most: 2 * s.opt.Open}}
+	if s.open.Open(shares[1].Of) >= max(1, s.opt.Open/20) {
 		shares = append(shares, access.Share{Most: 4 * s.opt.Open})
 	}
 	return shares

@@ -45,7 +45,7 @@ type OwnFork struct {
 }
 
 // Own answers a computer at http://holt.internal/, where it is known by the way that its calls come. It
-// speaks of itself and nobody else, and gets no more than it has: neither another computer's snapshots, nor
+// speaks of itself only, and gets no more than it has: neither another computer's snapshots, nor
 // another network policy for its forks.
 //
 //	GET  /v1/self                    the computer; /snapshots, /network, /network/traffic of it

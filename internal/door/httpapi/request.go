@@ -26,7 +26,7 @@ type request struct {
 	origin  string       // of another site, which its ticket lets in
 	door    string
 	remote  string          // address of who calls, behind a trusted proxy without its port
-	by      context.Context // with who calls; nil: nobody knows
+	by      context.Context // with the caller; nil: unknown
 	op      string          // what is asked for, and about what: for the audit log
 	audit   api.Audit
 	param   func(name string) string // of the path

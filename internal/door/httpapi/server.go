@@ -5,7 +5,7 @@
 // Form: JSON under /v1, described by /openapi.json (OpenAPI 3.1, generated
 // from the Go types) and /docs. Errors are a [holt.Error] with the status of
 // [Status]. File contents and standard input are raw bodies, streamed; output
-// of runs is server-sent events whose id is the offset to go on from; terminals
+// of runs is server-sent events whose id is the offset to continue from; terminals
 // are WebSockets.
 //
 // Doors: the unix socket asks no token, its permissions are the check; TCP
@@ -161,7 +161,7 @@ func (s *Server) Close() error {
 	return errors.Join(s.local.Close(), s.tcp.Close(), s.metrics.Close())
 }
 
-// stream returns a context for a call that may go on for ever: it ends with
+// stream returns a context for a call without a time limit: it ends with
 // the call and at Shutdown.
 func (s *Server) stream(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -22,7 +22,7 @@ type eventStream struct {
 	buf bytes.Buffer
 }
 
-// end returns the offset behind an event: where a follower goes on.
+// end returns the offset behind an event: where a follower continues.
 func end(e holt.RunEvent) int64 { return e.Offset + int64(len(e.Data)) + e.Dropped }
 
 func (s *eventStream) send(e holt.RunEvent) error {

@@ -27,7 +27,7 @@ const (
 	sweepTickets      = time.Second    // how often those that have expired are looked for
 )
 
-// tickets are those that nobody has redeemed, by the hash of what was given out: a table lookup takes no time
+// tickets are those not yet redeemed, by the hash of what was given out: a table lookup takes no time
 // that would tell something of it.
 type tickets struct {
 	mu    sync.Mutex

@@ -37,11 +37,11 @@ func (c *caller) person() bool { return c.actor == nil || c.how == "api" && c.ac
 // shares returns the limits that apply to a caller: all in total and each for one caller. A tenant, which can make any
 // number of tokens and keys, has at most half of all. The person's share is separate, so that tenants cannot use it up.
 func (c *caller) shares(all, each int) []access.Share {
-	own := access.Share{Whose: " of one caller (" + c.who + ")", Most: each}
+	own := access.Share{Of: " of one caller (" + c.who + ")", Most: each}
 	if c.person() {
-		return []access.Share{own, {Whose: " of the person whose daemon it is", Most: all / 2}}
+		return []access.Share{own, {Of: " of the person whose daemon it is", Most: all / 2}}
 	}
-	return []access.Share{own, {Whose: " of the tenant " + c.tenant(), Most: all / 2}, {Most: all}}
+	return []access.Share{own, {Of: " of the tenant " + c.tenant(), Most: all / 2}, {Most: all}}
 }
 
 type (

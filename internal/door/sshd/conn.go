@@ -110,7 +110,7 @@ func (c *conn) channel(nc ssh.NewChannel) {
 
 // enter counts a channel until leave is called, or returns TooMany.
 func (c *conn) enter() (leave func(), err error) {
-	mine, err := c.channels.Enter(access.Share{Whose: " of this connection", Most: mostIn})
+	mine, err := c.channels.Enter(access.Share{Of: " of this connection", Most: mostIn})
 	if err != nil {
 		return nil, err
 	}

@@ -34,5 +34,6 @@
 // state, the table of pages, and the length of the table (8 bytes, big endian). A
 // restored machine reads its own copy of the memory; forks share none.
 //
-// gVisor restores only images of its own build: [Version].
+// gVisor restores only images of its own version. The program of each version that
+// was here is kept (see [Options]), so that images outlive an upgrade of holt.
 package gvisor

@@ -25,6 +25,7 @@ const Version = "v0.0.0-20260905035102-160fafc42237"
 type Options struct {
 	Program string       // the program that calls sandbox.Dispatch; default: this one
 	Guest   string       // directory with the program holt-guest, and nothing else
+	Kept    string       // directory for copies of Program, by version, which restore older images; "": none are kept
 	Groups  *cgroup.Tree // limits of machines; nil: no limits
 	Log     *slog.Logger // nil: slog.Default
 }
@@ -33,6 +34,7 @@ type Options struct {
 type Engine struct {
 	program string
 	guest   string
+	kept    string
 	groups  *cgroup.Tree
 	log     *slog.Logger
 	claims  machine.Claims
@@ -45,12 +47,15 @@ func Open(opt Options) (*Engine, error) {
 	if err := Check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{program: opt.Program, guest: opt.Guest, groups: opt.Groups, log: opt.Log}
+	e := &Engine{program: opt.Program, guest: opt.Guest, kept: opt.Kept, groups: opt.Groups, log: opt.Log}
 	if e.program == "" {
 		e.program = "/proc/self/exe"
 	}
 	if e.log == nil {
 		e.log = slog.Default()
+	}
+	if err := e.keep(); err != nil {
+		e.log.Warn("computers that are paused now may not resume after an upgrade", "err", err)
 	}
 	return e, nil
 }

@@ -1,11 +1,13 @@
 package gvisor_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,6 +140,62 @@ func TestEnded(t *testing.T) {
 			t.Errorf("%s: ended %+v", end.by, got)
 		}
 		s.boot()
+	}
+}
+
+// TestOlderVersion: an image of an older gVisor is restored with the program that was kept for it, and refused without.
+func TestOlderVersion(t *testing.T) {
+	s := newStand(t, 128)
+	opt := gvisor.Options{Program: machinetest.Holt(t), Guest: machinetest.GuestDir(t), Kept: s.path("kept")}
+	var err error
+	if s.Engine, err = gvisor.Open(opt); err != nil {
+		t.Fatal(err)
+	}
+	s.says("keep memory", "memory,")
+	spec := machine.SnapshotSpec{Dir: s.path("image"), Disk: s.path("next"), End: true, Held: func(context.Context) error { return nil }}
+	if _, err := s.Snapshot(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	const older = "v0.0.0-20260101000000-0123456789ab"
+	record := filepath.Join(spec.Dir, machine.RecordFile)
+	b, err := os.ReadFile(record)
+	if err == nil {
+		err = os.WriteFile(record, bytes.Replace(b, []byte(gvisor.Version), []byte(older), 1), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.spec.Restore, s.spec.Disk = spec.Dir, spec.Disk
+	if _, err := s.Start(t.Context(), s.spec); holt.CodeOf(err) != holt.Unsupported || holt.AsError(err).Hint == "" {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(opt.Kept, gvisor.Version), filepath.Join(opt.Kept, older)); err != nil {
+		t.Fatal(err)
+	}
+	s.boot()
+	s.says("recall", "memory,")
+	all, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := slices.ContainsFunc(all, func(exe string) bool {
+		is, _ := os.Readlink(exe)
+		return is == filepath.Join(opt.Kept, older)
+	})
+	if !runs {
+		t.Error("another program restored it")
+	}
+	for _, v := range []string{"1", "2", "3", "4"} { // of which the newest stay
+		if err := os.WriteFile(filepath.Join(opt.Kept, "v0.0.0-2025010"+v), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := gvisor.Open(opt); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(opt.Kept + "/*")
+	if err != nil || len(left) != 4 || filepath.Base(left[3]) != gvisor.Version || filepath.Base(left[2]) != older {
+		t.Errorf("kept: %v %v", left, err)
 	}
 }
 

@@ -49,8 +49,12 @@ var sockets = []string{machine.PortControl + ".sock", machine.PortFiles + ".sock
 // root disk and listens. A machine with Spec.Unserved set starts at once, another
 // one when its workspace is served.
 func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machine, err error) {
+	hardware, program := HardwareHere(), e.program
 	if spec.Restore != "" {
-		if spec, err = restored(spec); err != nil {
+		if spec, hardware, err = restored(spec); err != nil {
+			return nil, err
+		}
+		if program, err = e.programOf(hardware.GVisor); err != nil {
 			return nil, err
 		}
 	}
@@ -81,15 +85,15 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	}()
 	bounded, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	if err := g.launch(bounded, lock, spec); err != nil {
+	if err := g.launch(bounded, program, lock, spec); err != nil {
 		return nil, err
 	}
-	hardware, err := json.Marshal(HardwareHere())
+	encoded, err := json.Marshal(hardware)
 	if err != nil {
 		return nil, err
 	}
 	err = dir.WriteRecord(machine.Record{
-		Engine: EngineName, Process: g.Handle.Process, Spec: spec, StartedAt: time.Now().UTC(), Hardware: hardware,
+		Engine: EngineName, Process: g.Handle.Process, Spec: spec, StartedAt: time.Now().UTC(), Hardware: encoded,
 	})
 	if err != nil {
 		return nil, err
@@ -98,36 +102,35 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	return g, nil
 }
 
-// restored returns the spec of a machine restored from an image, or why it cannot be restored.
-func restored(spec machine.Spec) (machine.Spec, error) {
+// restored returns the spec of a machine restored from an image, and the image's hardware, or why it cannot be restored.
+func restored(spec machine.Spec) (machine.Spec, Hardware, error) {
+	var was Hardware
 	if !filepath.IsAbs(spec.Restore) {
-		return spec, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
+		return spec, was, holt.Errorf(holt.InvalidArgument, "machine image %q is not an absolute path", spec.Restore)
 	}
 	im, err := machine.ReadImage(spec.Restore)
 	if err != nil {
-		return spec, err
-	}
-	unfit := func(format string, args ...any) (machine.Spec, error) {
-		return spec, holt.Errorf(holt.Unsupported, "the image in %s was made %s", spec.Restore, fmt.Sprintf(format, args...)).
-			WithHint("a memory image needs the same program and processor; the machine's disk can be started on any")
+		return spec, was, err
 	}
 	if im.Engine != EngineName {
-		return unfit("by the engine %.40q", im.Engine)
+		return spec, was, unfit("made by the engine %.40q", im.Engine)
 	}
 	if spec, err = spec.Restored(im); err != nil {
-		return spec, err
+		return spec, was, err
 	}
-	var was Hardware
 	if err := json.Unmarshal(im.Hardware, &was); err != nil {
-		return spec, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
+		return spec, was, holt.Errorf(holt.Corrupt, "parse hardware of machine image: %w", err)
 	}
-	switch here := HardwareHere(); {
-	case was.GVisor != here.GVisor:
-		return unfit("by gVisor %.60s, and this is %s", was.GVisor, here.GVisor)
-	case was.CPU != here.CPU:
-		return unfit("on a processor with other features")
+	if was.CPU != HardwareHere().CPU {
+		return spec, was, unfit("made on a processor with other features")
 	}
-	return spec, nil
+	return spec, was, nil
+}
+
+// unfit returns why an image cannot be restored here.
+func unfit(format string, args ...any) error {
+	return holt.Errorf(holt.Unsupported, "the memory image was %s", fmt.Sprintf(format, args...)).
+		WithHint("a memory image needs the same gVisor and processor; the machine's disk can be started on any")
 }
 
 // HardwareHere returns the hardware of machines that this host starts.
@@ -151,7 +154,7 @@ var HardwareHere = sync.OnceValue(func() Hardware {
 })
 
 // launch starts the keeper and waits until it is ready.
-func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) error {
+func (g *guest) launch(ctx context.Context, program string, lock *os.File, spec machine.Spec) error {
 	if err := g.Dir.Remove(append([]string{EndFile}, sockets...)...); err != nil {
 		return fmt.Errorf("remove sockets of a former machine: %w", err)
 	}
@@ -174,7 +177,7 @@ func (g *guest) launch(ctx context.Context, lock *os.File, spec machine.Spec) er
 		return fmt.Errorf("make pipe: %w", err)
 	}
 	defer tell.Close()
-	cmd := exec.Command(g.engine.program)
+	cmd := exec.Command(program)
 	cmd.Args, cmd.Dir, cmd.ExtraFiles = []string{KeeperName}, g.Dir.Path, []*os.File{lock, w}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, log, log
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"} // the daemon's environment may have secrets

@@ -12,7 +12,7 @@ import (
 	"holt/internal/engine/machine"
 )
 
-// TestRestored: an image is restored only by the version and on the processor that made it.
+// TestRestored: an image is restored only by the engine and on the processor that made it.
 func TestRestored(t *testing.T) {
 	here, err := json.Marshal(HardwareHere())
 	if err != nil {
@@ -28,19 +28,13 @@ func TestRestored(t *testing.T) {
 		return dir
 	}
 	other := HardwareHere()
-	other.GVisor += "x"
-	version, err := json.Marshal(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other = HardwareHere()
 	other.CPU = "0123456789abcdef"
 	processor, err := json.Marshal(other)
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := machine.Spec{ID: "x", Dir: "/machines/x", Disk: "/disks/x", Unserved: true, Restore: image(EngineName, string(here))}
-	got, err := restored(spec)
+	got, _, err := restored(spec)
 	want := spec
 	want.CPUs, want.MemoryMB, want.Network = was.CPUs, was.MemoryMB, was.Network
 	if err != nil || got.ID != want.ID || got.Disk != want.Disk || got.CPUs != want.CPUs || got.MemoryMB != want.MemoryMB || !got.Network || !got.Unserved {
@@ -55,7 +49,6 @@ func TestRestored(t *testing.T) {
 		change  func(*machine.Spec)
 		code    holt.Code
 	}{
-		"another version":   {image(EngineName, string(version)), nil, holt.Unsupported},
 		"another processor": {image(EngineName, string(processor)), nil, holt.Unsupported},
 		"another engine":    {image("qemu-kvm", string(here)), nil, holt.Unsupported},
 		"its hardware":      {image("qemu-kvm", `{"cpu":{"model":"max"}}`), nil, holt.Unsupported},
@@ -71,7 +64,7 @@ func TestRestored(t *testing.T) {
 		if c.change != nil {
 			c.change(&s)
 		}
-		if _, err := restored(s); holt.CodeOf(err) != c.code || c.code == holt.Unsupported && holt.AsError(err).Hint == "" {
+		if _, _, err := restored(s); holt.CodeOf(err) != c.code || c.code == holt.Unsupported && holt.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -116,16 +116,16 @@ func isPipe(dir string, fd int, pipe string) bool {
 
 // awaited returns the descriptors that a thread waits to read from in a system call.
 func awaited(dir string, nr int, args [3]uint64) []int {
-	switch nr {
+	switch modern(nr) {
 	case unix.SYS_READ, unix.SYS_READV, unix.SYS_PREADV2, unix.SYS_SPLICE, unix.SYS_TEE:
 		return []int{int(int32(args[0]))}
 	case unix.SYS_SENDFILE:
 		return []int{int(int32(args[1]))}
-	case unix.SYS_POLL, unix.SYS_PPOLL:
+	case unix.SYS_PPOLL:
 		return polled(dir, args[0], args[1])
-	case unix.SYS_SELECT, unix.SYS_PSELECT6:
+	case unix.SYS_PSELECT6:
 		return selected(dir, args[0], args[1])
-	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2:
+	case unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2:
 		return watched(dir, int(int32(args[0])))
 	case unix.SYS_IO_URING_ENTER: // the descriptors are only in its memory
 		return openFDs(dir)

@@ -13,8 +13,8 @@ import (
 var (
 	// privateZones are zones of private networks: RFC 6762 (local, and those of appendix G), RFC 8375.
 	privateZones = []string{"local", "intranet", "internal", "private", "corp", "home", "lan", "home.arpa"}
-	// nobodysZones are not in any DNS: RFC 6761, RFC 7686, RFC 9476.
-	nobodysZones = []string{"localhost", "invalid", "onion", "alt"}
+	// reservedZones are not in any DNS: RFC 6761, RFC 7686, RFC 9476.
+	reservedZones = []string{"localhost", "invalid", "onion", "alt"}
 )
 
 const (
@@ -98,13 +98,13 @@ func (p *Policy) named(name string) bool {
 			return false
 		}
 		n, within, ok := reverseOf(d.name)
-		return !d.below || ok && special(n, within) || inZone(d.name, privateZones...) || inZone(d.name, nobodysZones...) || inZone(d.name, reverse6)
+		return !d.below || ok && special(n, within) || inZone(d.name, privateZones...) || inZone(d.name, reservedZones...) || inZone(d.name, reverse6)
 	})
 }
 
 // hides reports whether a name is invisible to the guest. It is not queried upstream either.
 func (s *Stack) hides(p *Policy, name string) bool {
-	return (inZone(name, nobodysZones...) || s.closed(p, name)) && !p.named(name)
+	return (inZone(name, reservedZones...) || s.closed(p, name)) && !p.named(name)
 }
 
 // byAddress reports whether a name is visible only if its address is granted, or is that of a server of the host's

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,15 +15,23 @@ import (
 	"holt/internal/guest/channel"
 )
 
-// impostor ends the agent and sits at both its ports, until it is ended itself.
+// impostor ends the agent and sits at its ports, until it is ended itself. A sandbox has the port of the control channel only.
 func (h *hostile) impostor() {
 	moveOut()
 	time.Sleep(time.Second) // for the answer that it has begun
+	if _, err := os.Stat(serial); err != nil {
+		line := takeLine()
+		go h.tell("/dev/stdout")
+		h.control(line)
+		return
+	}
 	control, files := endAgent("control"), endAgent("files")
-	go h.tell("/dev/ttyS0")
+	go h.tell(serial)
 	go h.files(files)
 	h.control(control)
 }
+
+const serial = "/dev/ttyS0" // the console of a virtual machine
 
 // sockets sits at an agent's sockets.
 func (h *hostile) sockets(control, files string) {
@@ -48,12 +57,8 @@ func moveOut() {
 // endAgent kills the agent's processes until one of its ports is free.
 func endAgent(name string) *channel.Port {
 	for {
-		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, one := range all {
-			b, _ := os.ReadFile(one)
-			if pid, err := strconv.Atoi(strings.Split(one, "/")[2]); err == nil && bytes.HasPrefix(b, []byte("@holt-guest")) {
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
+		for _, pid := range agents() {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if path, err := channel.FindDevice(name); err == nil {
 			if d, err := channel.OpenDevice(path); err == nil {
@@ -62,6 +67,44 @@ func endAgent(name string) *channel.Port {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// agents are the agent's processes, the first of them first.
+func agents() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, one := range all {
+		b, _ := os.ReadFile(one)
+		if pid, err := strconv.Atoi(strings.Split(one, "/")[2]); err == nil && bytes.HasPrefix(b, []byte("@holt-guest")) {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// takeLine takes what the first process of a sandbox's agent has of its host, the line and the console, and kills the agent.
+func takeLine() *channel.Port {
+	all := agents()
+	taken := func(fd int) *os.File {
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", all[0], fd), os.O_RDWR|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			panic(err)
+		}
+		return f
+	}
+	line, err := channel.NewPipe(taken(3), taken(4))
+	if err == nil {
+		err = syscall.Dup2(int(taken(2).Fd()), 1)
+	}
+	if err != nil {
+		panic(err)
+	}
+	for ; len(all) > 0; all = agents() {
+		for _, pid := range all {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return channel.NewPort(line)
 }
 
 // tell says on the console what was tried.

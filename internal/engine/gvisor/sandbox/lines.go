@@ -26,7 +26,7 @@ const (
 // lines are the machine's ports other than that of the files.
 type lines struct {
 	log     *slog.Logger
-	in, out *os.File // the guest's ends of the line to its agent: FIFOs, which a restored sandbox gets anew
+	in, out *os.File // the guest's ends of the line to its agent: FIFOs, which are others in a restored sandbox
 	frames  *net.UnixListener
 }
 
