@@ -47,7 +47,7 @@ const hogLimit = 10 * time.Second
 // TestHogs: whatever a run takes, another run begins and ends beside it within seconds; nothing but
 // what the hog has started is killed; and when it was killed the computer is as it was.
 func TestHogs(t *testing.T) {
-	v := &vm{t: t, dir: vmHome(t)}
+	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	if _, err := v.Computers.Create(t.Context(), holt.ComputerSpec{Name: "einstein", DiskSizeMB: 1536}, ""); err != nil {
 		t.Fatal(err)
