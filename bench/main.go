@@ -84,10 +84,10 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	write := func(_ string, text []byte) error { _, err := os.Stdout.Write(text); return err }
 	if *out != "" {
-		write = func(group string, text []byte) error { return rewrite(*out, group, text) }
-		if err := write("", nil); err != nil { // before it measures for an hour
+		if _, err := os.Stat(*out); err != nil { // before it measures for an hour
 			return err
 		}
+		write = func(group string, text []byte) error { return rewrite(*out, group, text) }
 	}
 	return b.measure(ctx, args, write)
 }
@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string) (err error) {
 // rewrite replaces the tables of a group in a document.
 func rewrite(path, group string, text []byte) error {
 	document, err := os.ReadFile(path)
-	if err != nil || group == "" {
+	if err != nil {
 		return err
 	}
 	if document, err = replace(document, group, text); err != nil {

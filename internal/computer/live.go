@@ -330,7 +330,7 @@ func (l *live) set(client *agent.Client, fault error) {
 	}
 }
 
-// refuse records why the guest cannot be given its identity, so that it is not waited for.
+// refuse records the error of giving the guest its identity. Callers that wait for the guest get it.
 func (l *live) refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,9 +18,9 @@ func TestRepeatsDoNothingMore(t *testing.T) {
 	d := doorOf(t, up(t, config(t, home(t))))
 	owner := d.token("default", "owner", "admin")
 	c := d.client(t, owner)
-	key := bodies["addSSHKey"]
+	was := bodies["addSSHKey"]
 	bodies["addSSHKey"] = `{"key":"$sshkey"}`
-	defer func() { bodies["addSSHKey"] = key }()
+	defer func() { bodies["addSSHKey"] = was }()
 	done, refused := 0, []string{}
 	var ids vars
 	for i, r := range d.all {

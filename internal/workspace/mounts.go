@@ -31,8 +31,8 @@ const (
 	mostHeld    = 192 << 10 // bytes of it; so it fits into a record
 )
 
-// holdMounts returns what the guests' mounts have, encoded. Those of the host end
-// with their daemon and cannot be continued.
+// holdMounts returns what the guests' mounts have, encoded. Mounts of the host
+// are left out: they end with their daemon.
 func (t *memory) holdMounts() ([]byte, error) {
 	var all []heldMount
 	for n, e := range t.epochs {

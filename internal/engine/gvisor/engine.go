@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"holt"
 	"holt/internal/engine/cgroup"
@@ -38,6 +39,7 @@ type Engine struct {
 	groups  *cgroup.Tree
 	log     *slog.Logger
 	claims  machine.Claims
+	keeping sync.Mutex // see keep
 }
 
 // Open checks the host and returns an engine.
@@ -53,9 +55,6 @@ func Open(opt Options) (*Engine, error) {
 	}
 	if e.log == nil {
 		e.log = slog.Default()
-	}
-	if err := e.keep(); err != nil {
-		e.log.Warn("computers that are paused now may not resume after an upgrade", "err", err)
 	}
 	return e, nil
 }

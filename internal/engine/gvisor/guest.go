@@ -168,6 +168,11 @@ func (g *guest) Snapshot(ctx context.Context, spec machine.SnapshotSpec) (machin
 	if spec.End {
 		<-g.Handle.Done()
 	}
+	if spec.Durable { // it may outlive this program
+		if err := g.engine.keep(); err != nil {
+			g.engine.log.Warn("a snapshot may not be restored after an upgrade of holt", "dir", spec.Dir, "err", err)
+		}
+	}
 	return a.Report, nil
 }
 

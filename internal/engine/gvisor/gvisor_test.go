@@ -147,12 +147,16 @@ func TestEnded(t *testing.T) {
 func TestOlderVersion(t *testing.T) {
 	s := newStand(t, 128)
 	opt := gvisor.Options{Program: machinetest.Holt(t), Guest: machinetest.GuestDir(t), Kept: s.path("kept")}
-	var err error
-	if s.Engine, err = gvisor.Open(opt); err != nil {
+	err := s.Kill()
+	if err == nil {
+		s.Engine, err = gvisor.Open(opt)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.boot()
 	s.says("keep memory", "memory,")
-	spec := machine.SnapshotSpec{Dir: s.path("image"), Disk: s.path("next"), End: true, Held: func(context.Context) error { return nil }}
+	spec := machine.SnapshotSpec{Dir: s.path("image"), Disk: s.path("next"), End: true, Durable: true, Held: func(context.Context) error { return nil }}
 	if _, err := s.Snapshot(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +194,8 @@ func TestOlderVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := gvisor.Open(opt); err != nil {
+	spec.Dir, spec.Disk = s.path("image2"), s.path("next2")
+	if _, err := s.Snapshot(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(opt.Kept + "/*")

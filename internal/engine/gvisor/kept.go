@@ -16,12 +16,14 @@ const mostKept = 4
 
 // keep copies the program to the directory of kept programs, by the version of
 // gVisor, unless it is there, and removes the oldest of more than mostKept. After
-// an upgrade of holt that brings another gVisor, computers that were paused before
-// it are restored with it.
+// an upgrade of holt to another gVisor the kept program restores durable images
+// that were made before.
 func (e *Engine) keep() error {
 	if e.kept == "" {
 		return nil
 	}
+	e.keeping.Lock()
+	defer e.keeping.Unlock()
 	path := filepath.Join(e.kept, Version)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -53,7 +55,7 @@ func (e *Engine) programOf(version string) (string, error) {
 		return e.program, nil
 	}
 	path := filepath.Join(e.kept, filepath.Base(version))
-	if _, err := os.Stat(path); e.kept == "" || err != nil {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return "", unfit("made by gVisor %.60s, and this holt has %s", version, Version)
 	}
 	return path, nil

@@ -102,7 +102,9 @@ func (e *Engine) Start(ctx context.Context, spec machine.Spec) (m machine.Machin
 	return g, nil
 }
 
-// restored returns the spec of a machine restored from an image, and the image's hardware, or why it cannot be restored.
+// restored completes the spec of a machine from the image that it is restored from, and returns the image's hardware.
+//
+// Errors: InvalidArgument, NotFound, Corrupt, Unsupported (this host cannot restore the image).
 func restored(spec machine.Spec) (machine.Spec, Hardware, error) {
 	var was Hardware
 	if !filepath.IsAbs(spec.Restore) {
@@ -127,7 +129,7 @@ func restored(spec machine.Spec) (machine.Spec, Hardware, error) {
 	return spec, was, nil
 }
 
-// unfit returns why an image cannot be restored here.
+// unfit returns the error for an image that this host cannot restore.
 func unfit(format string, args ...any) error {
 	return holt.Errorf(holt.Unsupported, "the memory image was %s", fmt.Sprintf(format, args...)).
 		WithHint("a memory image needs the same gVisor and processor; the machine's disk can be started on any")

@@ -57,9 +57,7 @@ func moveOut() {
 // endAgent kills the agent's processes until one of its ports is free.
 func endAgent(name string) *channel.Port {
 	for {
-		for _, pid := range agents() {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+		killAgents()
 		if path, err := channel.FindDevice(name); err == nil {
 			if d, err := channel.OpenDevice(path); err == nil {
 				return channel.NewPort(d)
@@ -82,11 +80,28 @@ func agents() (pids []int) {
 	return pids
 }
 
+// killAgents kills them, and returns how many there were.
+func killAgents() int {
+	all := agents()
+	for _, pid := range all {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return len(all)
+}
+
+// ofAgent opens what the agent's first process has open.
+func ofAgent(fd int) (*os.File, error) {
+	all := agents()
+	if len(all) == 0 {
+		return nil, os.ErrNotExist
+	}
+	return os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", all[0], fd), os.O_RDWR|syscall.O_NONBLOCK, 0)
+}
+
 // takeLine takes what the first process of a sandbox's agent has of its host, the line and the console, and kills the agent.
 func takeLine() *channel.Port {
-	all := agents()
 	taken := func(fd int) *os.File {
-		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", all[0], fd), os.O_RDWR|syscall.O_NONBLOCK, 0)
+		f, err := ofAgent(fd)
 		if err != nil {
 			panic(err)
 		}
@@ -99,10 +114,7 @@ func takeLine() *channel.Port {
 	if err != nil {
 		panic(err)
 	}
-	for ; len(all) > 0; all = agents() {
-		for _, pid := range all {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+	for killAgents() > 0 {
 	}
 	return channel.NewPort(line)
 }

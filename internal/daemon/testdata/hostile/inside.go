@@ -176,7 +176,7 @@ func (h *hostile) churn() {
 func (h *hostile) console() {
 	f, err := os.OpenFile(serial, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil { // a sandbox's is that of its agent
-		f, err = os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", agents()[0]), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		f, err = ofAgent(2)
 	}
 	if err != nil {
 		return

@@ -101,7 +101,7 @@ func (s *snapshot) path(name string) string { return filepath.Join(s.spec.Dir, n
 // frozen is the copy of the disk that belongs to the image, until it has the disk's name.
 func (s *snapshot) frozen() string { return s.disk + ".frozen" }
 
-// take takes the snapshot. The guest is paused from pause to go on. After an
+// take takes the snapshot. The guest is paused first and resumed last. After an
 // error it continues as if nothing had been.
 func (s *snapshot) take() error {
 	if err := s.running.Pause(); err != nil {
