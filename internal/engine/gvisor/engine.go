@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"holt"
 	"holt/internal/engine/cgroup"
 	"holt/internal/engine/machine"
@@ -77,6 +79,12 @@ func Check() error {
 	}
 	if _, err := exec.LookPath(formatter); err != nil {
 		return holt.Errorf(holt.Unsupported, "%s is not installed: %w", formatter, err).WithHint("install the package e2fsprogs")
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER} // as gVisor starts what serves files; see user_namespaces(7)
+	if err := cmd.Run(); err != nil {
+		return holt.Errorf(holt.Unsupported, "the gvisor engine needs a user namespace: %w", err).
+			WithHint("run holt outside of a chroot, and check that the sysctl user.max_user_namespaces is not 0; or use holt up --engine qemu")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package gvisor
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,5 +79,29 @@ func TestVersion(t *testing.T) {
 	}
 	if !strings.Contains(string(b), "gvisor.dev/gvisor "+Version+"\n") {
 		t.Errorf("go.mod requires another version of gVisor than %s", Version)
+	}
+}
+
+// TestChroot: a program in a chroot, where gVisor cannot start, is told so.
+func TestChroot(t *testing.T) {
+	const inside = "HOLT_TEST_CHROOT"
+	if os.Getenv(inside) != "" {
+		if err := Check(); holt.CodeOf(err) != holt.Unsupported || !strings.Contains(err.Error(), "user namespace") {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := Check(); err != nil {
+		t.Fatal("outside: ", err)
+	}
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --rbind / "$0" && exec chroot "$0" /proc/self/fd/3 -test.run '^TestChroot$'`, t.TempDir())
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	cmd.ExtraFiles, cmd.Env = []*os.File{self}, append(os.Environ(), inside+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
