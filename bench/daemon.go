@@ -33,11 +33,12 @@ type daemon struct {
 
 // startDaemon starts the program under test, with its image built.
 func startDaemon(ctx context.Context, b *bench, data, engine string) (*daemon, error) {
-	return startDaemonWith(ctx, b, data, engine, "")
+	return startDaemonWith(ctx, b, data, engine, "", nil)
 }
 
-// startDaemonWith does so, with a directory whose programs come before others of their names, and by way of another program, which executes it.
-func startDaemonWith(ctx context.Context, b *bench, data, engine, path string, through ...string) (*daemon, error) {
+// startDaemonWith does so, with a directory whose programs come before others of their names, by way of another program, which executes it,
+// and with more flags.
+func startDaemonWith(ctx context.Context, b *bench, data, engine, path string, through []string, flags ...string) (*daemon, error) {
 	if _, err := os.Stat(b.holt); err != nil {
 		return nil, fmt.Errorf("no program to test (make build makes it): %w", err)
 	}
@@ -49,7 +50,7 @@ func startDaemonWith(ctx context.Context, b *bench, data, engine, path string, t
 	if _, err := d.cli(ctx, "image", "build", b.template); err != nil {
 		return nil, err
 	}
-	return d, d.launch(ctx, engine)
+	return d, d.launch(ctx, engine, flags...)
 }
 
 // launch starts the program and returns when it answers.

@@ -72,17 +72,7 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 		return nil, err
 	}
 	for _, s := range []*seat{gvisor, tcg} {
-		if _, err := d.client.Computers.Create(ctx, s.spec(s.computer()), ""); err != nil {
-			return nil, err
-		}
-		if err := d.settle(ctx, s.computer()); err != nil {
-			return nil, err
-		}
-		hold := holt.RunSpec{Argv: holt.OSStrings{"python3", "-c", "import time; b = bytearray(b'x') * (200 << 20); open('/run/held', 'w').close(); time.sleep(1e6)"}, User: "root", Cwd: "/"}
-		if _, err := d.client.Runs.Start(ctx, s.computer(), hold, ""); err != nil {
-			return nil, err
-		}
-		if _, err := s.sh(ctx, "until [ -e /run/held ]; do sleep 0.1; done"); err != nil {
+		if err := s.open(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -166,6 +156,22 @@ func (s *seat) enter(ctx context.Context) error {
 	if err == nil {
 		s.d.b.own("the chroot", func() error { return unix.Unmount(s.root, 0) })
 	}
+	return err
+}
+
+// open makes the computer, and has a program in it hold 200 MiB.
+func (s *seat) open(ctx context.Context) error {
+	if _, err := s.d.client.Computers.Create(ctx, s.spec(s.computer()), ""); err != nil {
+		return err
+	}
+	if err := s.d.settle(ctx, s.computer()); err != nil {
+		return err
+	}
+	hold := holt.RunSpec{Argv: holt.OSStrings{"python3", "-c", "import time; b = bytearray(b'x') * (200 << 20); open('/run/held', 'w').close(); time.sleep(1e6)"}, User: "root", Cwd: "/"}
+	if _, err := s.d.client.Runs.Start(ctx, s.computer(), hold, ""); err != nil {
+		return err
+	}
+	_, err := s.sh(ctx, "until [ -e /run/held ]; do sleep 0.1; done")
 	return err
 }
 

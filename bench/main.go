@@ -26,7 +26,11 @@ var groups = []group{
 	{"engine", single(engineGroup)},
 	{"api", apiGroup},
 	{"machine", machineGroup},
+	{buyers, single(buyersGroup)},
 }
+
+// buyers is the group that is measured only when it is asked for, and needs no load generator: see scripts/kvm-bench.
+const buyers = "buyers"
 
 // single is for a group of one section.
 func single(run func(context.Context, *bench) (*section, error)) func(context.Context, *bench) ([]*section, error) {
@@ -132,7 +136,7 @@ func (b *bench) measure(ctx context.Context, args []string, write func(group str
 	defer func() { err = errors.Join(err, b.close()) }()
 	none := true
 	for _, g := range groups {
-		if !b.wants(g.name, "") && !strings.HasPrefix(b.only, g.name+"/") {
+		if g.name == buyers && b.only != buyers || !b.wants(g.name, "") && !strings.HasPrefix(b.only, g.name+"/") {
 			continue
 		}
 		none = false
@@ -182,6 +186,9 @@ func (b *bench) open(ctx context.Context) error {
 	b.imageDir = os.Getenv(holt.EnvImageDir)
 	if b.imageDir == "" {
 		b.imageDir = filepath.Join(filepath.Dir(root), "images")
+	}
+	if b.only == buyers {
+		return nil
 	}
 	b.load = filepath.Join(b.dir, "load")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.load, "holt/bench/load")

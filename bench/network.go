@@ -172,7 +172,7 @@ func startSlirp(ctx context.Context, b *bench, dir string) (*daemon, string, err
 		return nil, "", err
 	}
 	// In a jail QEMU reaches nothing itself: its daemon cannot make one.
-	d, err := startDaemonWith(ctx, b, filepath.Join(dir, "slirp-data"), "qemu", path, "setpriv", "--bounding-set=-sys_admin")
+	d, err := startDaemonWith(ctx, b, filepath.Join(dir, "slirp-data"), "qemu", path, []string{"setpriv", "--bounding-set=-sys_admin"})
 	if err != nil {
 		return nil, "", err
 	}

@@ -30,7 +30,7 @@ func examine(ctx context.Context, at cli.Place, engine, listen string) ([]holt.F
 		opt.CacheDir = at.DataDir
 	}
 	return doctor.Examine(ctx, doctor.Options{
-		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen, Mounts: mounts, Engine: engine, GVisor: gvisor.Check,
+		DataDir: at.DataDir, ImageDir: at.ImageDir, Listen: listen, Mounts: mounts, Engine: engine, GVisor: func() error { return gvisor.Check("") },
 		Probe: func(ctx context.Context) (doctor.Probe, error) {
 			v, err := qemu.Probe(ctx, opt)
 			return doctor.Probe{KVM: v.Accel == machine.AccelKVM, Reason: v.Reason}, err

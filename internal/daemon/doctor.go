@@ -26,7 +26,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]holt.Finding, error) {
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		DataDir: d.cfg.DataDir, ImageDir: d.cfg.ImageDir,
-		Engine: d.cfg.Engine, GVisor: gvisor.Check, Probe: probe(d.cfg.DataDir), Bounds: d.bounds,
+		Engine: d.cfg.Engine, GVisor: func() error { return gvisor.Check(d.cfg.Sandbox) }, Probe: probe(d.cfg.DataDir), Bounds: d.bounds,
 		Strays: func(root string) ([]doctor.Stray, error) {
 			found, err := strays(d.engines.All(), root)
 			found = slices.DeleteFunc(found, func(s doctor.Stray) bool { return owned[filepath.Base(s.Dir)] })

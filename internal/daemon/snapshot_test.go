@@ -71,7 +71,7 @@ func strays(t *testing.T, dir string) []machine.Stray {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sandboxes, err := gvisor.Open(gvisor.Options{})
+	sandboxes, err := gvisor.Open(gvisor.Options{Program: machinetest.Holt(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,10 +60,13 @@ func (h hierarchy) limits(l Limits) (all []setting) {
 }
 
 // shares returns the settings of a parent: the weight of all its machines
-// together. Without background it is, for each processor, the weight of one
-// ordinary thread.
+// together. Without background it is, for each processor, a quarter of the weight
+// of an ordinary thread: the daemon, which all machines need, and the host's other
+// programs stay quick beside machines that use all processors. With the weight of a
+// whole thread, 16 busy loops in a gVisor sandbox left a call of the daemon waiting
+// for up to 9 s.
 func (h hierarchy) shares(background bool) (all []setting) {
-	per, io := 1024, "100" // for each processor: the weight of a thread
+	per, io := 256, "100" // a thread has 1024
 	if background {
 		per, io = 15, "10" // a thread with the lowest priority, see sched(7)
 	}

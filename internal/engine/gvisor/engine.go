@@ -2,7 +2,9 @@ package gvisor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"debug/elf"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,6 +25,9 @@ const EngineName = "gvisor"
 
 // Version is the version of gVisor, as in go.mod.
 const Version = "v0.0.0-20260905035102-160fafc42237"
+
+// self is this program.
+const self = "/proc/self/exe"
 
 // Options configure the engine.
 type Options struct {
@@ -48,21 +53,35 @@ type Engine struct {
 //
 // Errors: Unsupported if the host lacks what the engine needs.
 func Open(opt Options) (*Engine, error) {
-	if err := Check(); err != nil {
+	if err := Check(opt.Program); err != nil {
 		return nil, err
 	}
-	e := &Engine{program: opt.Program, guest: opt.Guest, kept: opt.Kept, groups: opt.Groups, log: opt.Log}
-	if e.program == "" {
-		e.program = "/proc/self/exe"
-	}
+	e := &Engine{program: cmp.Or(opt.Program, self), guest: opt.Guest, kept: opt.Kept, groups: opt.Groups, log: opt.Log}
 	if e.log == nil {
 		e.log = slog.Default()
 	}
 	return e, nil
 }
 
-// Check returns Unsupported, with the reason, if this host cannot run sandboxes.
-func Check() error {
+// static returns Unsupported unless a program is linked statically. A sandbox runs its program in an empty root, where
+// a dynamic loader would find no libraries.
+func static(program string) error {
+	file, err := elf.Open(program)
+	if err != nil {
+		return fmt.Errorf("read the program of sandboxes: %w", err)
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP {
+			return holt.Errorf(holt.Unsupported, "the gvisor engine needs a statically linked program, and %s is not", program).
+				WithHint("build it with make build, or with CGO_ENABLED=0")
+		}
+	}
+	return nil
+}
+
+// Check returns Unsupported, with the reason, if this host cannot run sandboxes of a program, see [Options].
+func Check(program string) error {
 	if os.Geteuid() != 0 {
 		return holt.Errorf(holt.Unsupported, "the gvisor engine needs root to mount root disks").
 			WithHint("run holt as root, or use holt up --engine qemu")
@@ -86,7 +105,7 @@ func Check() error {
 		return holt.Errorf(holt.Unsupported, "the gvisor engine needs a user namespace: %w", err).
 			WithHint("run holt outside of a chroot, and check that the sysctl user.max_user_namespaces is not 0; or use holt up --engine qemu")
 	}
-	return nil
+	return static(cmp.Or(program, self))
 }
 
 func (e *Engine) Name() string { return EngineName }

@@ -11,6 +11,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/engine/machine/machinetest"
 )
 
 // TestRestored: an image is restored only by the engine and on the processor that made it.
@@ -86,12 +87,12 @@ func TestVersion(t *testing.T) {
 func TestChroot(t *testing.T) {
 	const inside = "HOLT_TEST_CHROOT"
 	if os.Getenv(inside) != "" {
-		if err := Check(); holt.CodeOf(err) != holt.Unsupported || !strings.Contains(err.Error(), "user namespace") {
+		if err := Check("/bin/true"); holt.CodeOf(err) != holt.Unsupported || !strings.Contains(err.Error(), "user namespace") {
 			t.Fatal(err)
 		}
 		return
 	}
-	if err := Check(); err != nil {
+	if err := Check(machinetest.Holt(t)); err != nil {
 		t.Fatal("outside: ", err)
 	}
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --rbind / "$0" && exec chroot "$0" /proc/self/fd/3 -test.run '^TestChroot$'`, t.TempDir())
@@ -103,5 +104,19 @@ func TestChroot(t *testing.T) {
 	cmd.ExtraFiles, cmd.Env = []*os.File{self}, append(os.Environ(), inside+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestStatic: a program that needs a dynamic loader cannot run sandboxes, and is refused.
+func TestStatic(t *testing.T) {
+	if err := static("/bin/true"); holt.CodeOf(err) != holt.Unsupported {
+		t.Error(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.Command("cp", machinetest.Holt(t), program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := static(program); err != nil {
+		t.Error(err)
 	}
 }
