@@ -48,7 +48,7 @@ while True:
 // that takes all it gets. The bounds outlive the daemon, follow a resize, and go with the computer,
 // however that ends.
 func TestBounded(t *testing.T) {
-	v := &vm{t: t, dir: virtualHome(t)}
+	v := &vm{t: t, dir: vmHome(t)}
 	v.again("")
 	ctx, far := t.Context(), listenPour(t)
 	for _, spec := range []holt.ComputerSpec{{Name: "einstein", CPUs: 4, Network: onHost(far.Addr())}, {Name: "curie"}} {
