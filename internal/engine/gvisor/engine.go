@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"debug/elf"
@@ -92,10 +91,11 @@ func Check(program string) error {
 				WithHint("load the kernel's modules fuse and loop")
 		}
 	}
-	systems, err := os.ReadFile("/proc/filesystems")
-	if err == nil && !bytes.Contains(systems, []byte("\toverlay\n")) {
-		return holt.Errorf(holt.Unsupported, "the gvisor engine needs overlayfs").WithHint("load the kernel's module overlay")
+	overlay, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC) // loads the kernel's module
+	if err != nil {
+		return holt.Errorf(holt.Unsupported, "the gvisor engine needs overlayfs: %w", err).WithHint("load the kernel's module overlay")
 	}
+	unix.Close(overlay)
 	if _, err := exec.LookPath(formatter); err != nil {
 		return holt.Errorf(holt.Unsupported, "%s is not installed: %w", formatter, err).WithHint("install the package e2fsprogs")
 	}

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// bootDeadline is the timeout of the test boot, which takes about 0.1 s with a working KVM.
-	bootDeadline = 3 * time.Second
+	// bootDeadline is the timeout of the test boot. It takes about 0.1 s with a working KVM, and several seconds if
+	// this host is itself a slow virtual machine.
+	bootDeadline = 20 * time.Second
 
 	debugExitPort  = 0xf4
 	debugExitValue = 0x2a

@@ -44,7 +44,7 @@ type Verdict struct {
 }
 
 // Probe checks QEMU and KVM: the processor's flags, the device, and a test boot of
-// a tiny program, with a deadline of 3 s, in a process that is then killed. KVM is
+// a tiny program, with a deadline of 20 s, in a process that is then killed. KVM is
 // used only if all checks succeed. A verdict in opt.CacheDir from the same boot of
 // the host and the same QEMU is reused.
 //
