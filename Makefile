@@ -11,16 +11,19 @@ export HOLT_TEST_CACHE := $(CACHE)
 export HOLT_IMAGE_DIR  ?= $(CACHE)/images
 # The Go that go.mod names, whatever is installed; GOTOOLCHAIN=local has that.
 export GOTOOLCHAIN     ?= auto
+# Programs, tests and checks are compiled in one way, so that nothing is compiled twice.
+export CGO_ENABLED     := 0
+export GOFLAGS         ?= -trimpath
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
 .PHONY: build guest run deps test race images check vuln e2e bench soak deb release clean
 
 guest:
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
 
 build: guest
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/holt ./cmd/holt
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/holt ./cmd/holt
 
 # dist/holt_VERSION_ARCH.deb: the program, manual pages, completions and units.
 deb:
@@ -36,7 +39,8 @@ run: build
 
 # Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
-test: deps build check images
+test: deps
+	$(MAKE) -j2 -O check images
 	GO='$(GO)' ./scripts/test
 
 # All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines and are quick.
