@@ -29,12 +29,9 @@ type Limits struct {
 // slower than hardware.
 func defaultLimits(a machine.Acceleration) Limits {
 	l := Limits{
-		Boot: time.Minute, Resume: 30 * time.Second, Wake: 2 * time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
+		Boot: 5 * time.Minute, Resume: 2 * time.Minute, Wake: 7 * time.Minute, Dial: 30 * time.Second, Beat: 15 * time.Second, Answer: 20 * time.Second,
 		Reconnect: 10 * time.Second, Flush: 10 * time.Second, Stall: 30 * time.Second, Shutdown: 30 * time.Second, PowerDown: 20 * time.Second,
 		Quiet: time.Minute, Stretch: 5 * time.Minute, Leave: 2 * time.Second,
-	}
-	if a != machine.AccelKVM && a != machine.AccelNone { // gVisor runs where there is no KVM: on small, shared hosts
-		l.Boot, l.Resume, l.Wake = 5*time.Minute, 2*time.Minute, 7*time.Minute
 	}
 	if a == machine.AccelTCG {
 		l.Shutdown, l.PowerDown = time.Minute, 45*time.Second
