@@ -1,4 +1,4 @@
-# holt: make build | run | test | race | check | vuln | e2e | bench | soak | deb | release
+# holt: make build | run | test | race | check | vuln | e2e | bench | soak | kvm-lab | deb | release
 GO       ?= go
 BIN      := bin
 DATA     ?= $(CURDIR)/data
@@ -17,7 +17,7 @@ export GOFLAGS         ?= -trimpath
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run deps test race images check vuln e2e bench soak deb release clean
+.PHONY: build guest run deps test race images check vuln e2e bench soak kvm-lab deb release clean
 
 guest:
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
@@ -75,8 +75,12 @@ bench: build
 
 # Known vulnerabilities, all tests at the full counts, and every decoder fuzzed (FUZZTIME each); ends with counts and
 # seeds. The models of workspace run for 10 min (TestModel) and 5 (the others), or each for HOLT_SOAK_TIME=2h.
-soak: deps build vuln
+soak: deps images vuln
 	./scripts/soak
+
+# The Debian package on KVM, in an emulated machine that has it: installed, used, upgraded, removed.
+kvm-lab: images
+	GO='$(GO)' ./scripts/kvm-lab
 
 clean:
 	rm -rf $(BIN) $(GUEST)
