@@ -25,10 +25,21 @@ import (
 	"holt/internal/nouns"
 )
 
-func memory(t testing.TB) *servertest.Memory {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	return m
+// TestConformance: over TCP the nouns of a real daemon are what they are in it.
+func TestConformance(t *testing.T) {
+	servertest.Conformance(t, func(t *testing.T) nouns.Set {
+		of := servertest.New(t)
+		token := servertest.Must(of.Nouns().Tokens.Create(t.Context(), holt.TokenSpec{Name: "test", Scopes: []holt.Scope{"admin"}}, ""))(t)
+		opt := servertest.Options(t, of.Nouns())
+		opt.Tokens, opt.Authorize = of.Tokens(), of.Authorizer()
+		d := servertest.Serve(t, opt, "")
+		c, err := client.New(client.Options{Host: d.Addr, Token: token.Secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return servertest.ClientNouns(c)
+	})
 }
 
 // failing answers every Get with err.
@@ -42,13 +53,14 @@ func (f failing) Get(context.Context, string) (holt.Computer, error) {
 }
 
 func TestErrorsCrossTheWire(t *testing.T) {
+	nouns := servertest.New(t).Nouns()
+	computers := nouns.Computers
 	for _, code := range []holt.Code{
 		holt.InvalidArgument, holt.NotFound, holt.AlreadyExists, holt.Conflict, holt.Unauthenticated, holt.Forbidden, holt.OutOfSpace,
 		holt.TooMany, holt.Unsupported, holt.Unavailable, holt.Timeout, holt.Corrupt, holt.Internal,
 	} {
 		want := &holt.Error{Code: code, Message: "a sentence", Hint: "a hint", Detail: map[string]any{"left": "some"}}
-		nouns := memory(t).Nouns()
-		nouns.Computers = failing{nouns.Computers, fmt.Errorf("get computer: %w", want)}
+		nouns.Computers = failing{computers, fmt.Errorf("get computer: %w", want)}
 		d := servertest.Serve(t, servertest.Options(t, nouns), "")
 		_, err := d.Client(t, time.Minute).Computers.Get(t.Context(), "curie")
 		var got *holt.Error
@@ -145,7 +157,7 @@ func TestLongSocketPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "holt.sock")
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), socket)
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), socket)
 	if _, err := d.Client(t, time.Minute).Daemon.Health(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -162,7 +174,7 @@ func TestLongSocketPath(t *testing.T) {
 // TestFollowOverRestarts kills the server again and again under a client that
 // follows: it gets each byte once.
 func TestFollowOverRestarts(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	d := servertest.Serve(t, opt, "")
 	c := d.Client(t, time.Minute)
@@ -211,7 +223,7 @@ func TestFollowOverRestarts(t *testing.T) {
 // TestRefusedAfterAnAnswer: a daemon that has answered before is waited for,
 // although nothing listens when the next call begins.
 func TestRefusedAfterAnAnswer(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	d := servertest.Serve(t, opt, "")
 	c := d.Client(t, time.Minute)
@@ -264,7 +276,7 @@ func (l lossy) Start(ctx context.Context, computer string, spec holt.RunSpec, ke
 // TestLostAnswers has the connection break after the work was done: the work
 // is not done twice.
 func TestLostAnswers(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	var lost atomic.Int32
 	lost.Store(3)
 	opt := servertest.Options(t, nouns)
@@ -284,7 +296,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 func TestPatienceEnds(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	var lost atomic.Int32
 	lost.Store(1 << 30)
 	opt := servertest.Options(t, nouns)
@@ -314,7 +326,7 @@ func (a awayRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit 
 
 func TestGuestAway(t *testing.T) {
 	for _, back := range []int32{3, 1 << 30} {
-		nouns := memory(t).Nouns()
+		nouns := servertest.New(t).Nouns()
 		var tries atomic.Int32
 		opt := servertest.Options(t, nouns)
 		opt.Nouns.Runs = awayRuns{nouns.Runs, &tries, back}
@@ -356,7 +368,7 @@ func (c cutRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit f
 // TestQuietRun: each new daemon that answers is waited for anew, however long
 // the restarts take together.
 func TestQuietRun(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	var cuts atomic.Int32
 	cuts.Store(8) // pauses of 2.5 s in sum
 	opt := servertest.Options(t, nouns)
@@ -377,7 +389,7 @@ func TestQuietRun(t *testing.T) {
 // TestInputOverRestart kills the daemon while input flows: nothing is lost,
 // nothing comes twice.
 func TestInputOverRestart(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	arrived := make(chan struct{}, 1)
 	opt.Nouns.Runs = tellInput{nouns.Runs, arrived}
@@ -435,19 +447,16 @@ func (n tellInput) Input(ctx context.Context, id holt.RunID, offset int64, r io.
 }
 
 func TestIntegersKeepTheirDigits(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := d.Client(t, time.Minute)
-	if _, err := c.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
+	if _, err := c.Workspaces.Create(t.Context(), holt.WorkspaceSpec{Name: "curie"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Files.Write(t.Context(), "curie", "/home/agent/f", holt.WriteSpec{}, strings.NewReader("x")); err != nil {
-		t.Fatal(err)
-	}
-	result, err := c.Workspaces.Query(t.Context(), "curie", holt.QuerySpec{SQL: "SELECT * FROM files"})
+	result, err := c.Workspaces.Query(t.Context(), "curie", holt.QuerySpec{SQL: "SELECT 9007199254740993"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(result.Rows[0][2]); got != "9007199254740993" {
+	if got := fmt.Sprint(result.Rows[0][0]); got != "9007199254740993" {
 		t.Errorf("got %s, want 2^53 + 1", got)
 	}
 }

@@ -45,9 +45,7 @@ func limited(t *testing.T, scopes ...holt.Scope) context.Context {
 // TestSessionsAreChecked: over SSH a token has the rights that it has for runs and connections, and acts as no other
 // Linux user.
 func TestSessionsAreChecked(t *testing.T) {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	all := m.Nouns().Computers
+	all := servertest.New(t).Nouns().Computers
 	c, err := all.Create(t.Context(), holt.ComputerSpec{Name: "einstein"}, "")
 	if err != nil {
 		t.Fatal(err)

@@ -15,10 +15,9 @@ import (
 // TestEndpointsAreGuarded: every endpoint is bound, has a rule, and returns Forbidden to a computer that calls it about
 // another, unless anyone may call it.
 func TestEndpointsAreGuarded(t *testing.T) {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	checker := authz.New(m.Nouns())
-	server := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Authorize: checker})
+	nouns := servertest.New(t).Nouns()
+	checker := authz.New(nouns)
+	server := httpapi.New(httpapi.Options{Nouns: nouns, Authorize: checker})
 	for _, e := range server.Registry().Unbound() {
 		t.Errorf("%s is not bound", e.ID)
 	}

@@ -116,7 +116,7 @@ func (p *person) leaves() int {
 }
 
 func TestAttach(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	p := sit(t, d, "terminal", "attach", "einstein", "-e", "GREETING=hi")
 	p.sees("$ ")
@@ -146,7 +146,7 @@ func TestAttach(t *testing.T) {
 		t.Error("a replay asks the terminal")
 	}
 	q.types("\n")
-	q.sees("\r\nlast\r\n")
+	q.sees("\rlast\r\n")
 	q.types("sh -c 'trap \"echo qu''itted; exit\" QUIT; echo hold\"\"ing; while :; do sleep 0.01; done'\n")
 	q.sees("holding")
 	q.types("\x1c") // now it is a key like any other: SIGQUIT
@@ -180,7 +180,7 @@ func TestAttach(t *testing.T) {
 
 // TestAttachEnded: a terminal that has ended shows what it showed, and its status.
 func TestAttachEnded(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	p := sit(t, d, "terminal", "attach", "einstein", "job", "--command", "echo the last words; exit 7")
 	if status := p.leaves(); status != 7 {
@@ -215,7 +215,7 @@ func TestAttachEnded(t *testing.T) {
 
 // TestAttachAgain: the daemon goes and comes back, and the person does not notice.
 func TestAttachAgain(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	p := sit(t, d, "terminal", "attach", "einstein", "--command", "stty -echo; echo ready; cat")
@@ -238,7 +238,7 @@ func TestAttachAgain(t *testing.T) {
 
 // TestAttachWithoutTerminal: bytes go in and come out, and the status is the terminal's.
 func TestAttachWithoutTerminal(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	cmd := exec.Command(os.Args[0])
 	cmd.Args = []string{"holt", "terminal", "attach", "einstein", "--command", "stty -echo; read x; echo got $x; exit 6"}

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,11 @@ import (
 	"holt"
 	"holt/client"
 	"holt/internal/cli"
+	"holt/internal/daemon"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/engine/machine/machinetest"
+	"holt/internal/nouns"
 )
 
 func TestMain(m *testing.M) {
@@ -27,12 +31,11 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// local is a machine on which everything works at once, and whose daemon has
-// its computers in memory.
+// local is a machine on which everything works at once, and whose daemon is on the local engine.
 func local() cli.Local {
 	return cli.Local{
 		Version: "1.2.3",
-		Serve:   serveMemory,
+		Serve:   serve,
 		Doctor: func(_ context.Context, at cli.Place, engine, listen string) ([]holt.Finding, error) {
 			findings := []holt.Finding{{Name: "processor", Verdict: holt.VerdictOK, Found: "2 cores"}}
 			if listen != "" {
@@ -85,63 +88,99 @@ func local() cli.Local {
 	}
 }
 
-// serveMemory is a daemon.
-func serveMemory(ctx context.Context, opt cli.ServeOptions) error {
+// envGuest names the guest agent of the daemons of this program.
+const envGuest = "HOLT_TEST_GUEST"
+
+// serve is a daemon on the local engine.
+func serve(ctx context.Context, opt cli.ServeOptions) error {
 	if opt.Engine == "qemu" {
 		return holt.Errorf(holt.Unsupported, "there is no QEMU here").WithHint("use --engine local")
-	}
-	socket := filepath.Join(opt.DataDir, "holt.sock")
-	if _, err := os.Stat(socket); err == nil {
-		return holt.Errorf(holt.Conflict, "a daemon serves %s already", opt.DataDir).WithHint("holt down ends it")
 	}
 	for _, file := range []string{opt.Previews.Cert, opt.Previews.Key, opt.Previews.ACMERoot} {
 		if _, err := os.Stat(file); file != "" && err != nil {
 			return err
 		}
 	}
-	m := servertest.New(filepath.Join(opt.DataDir, "computers"))
-	defer m.Close()
-	m.Version = "1.2.3"
-	s := httpapi.New(httpapi.Options{Nouns: m.Nouns(), Authorize: servertest.Everything{}, Version: "1.2.3", Log: slog.New(slog.DiscardHandler)})
-	l, err := httpapi.ListenLocal(socket)
+	guest, err := os.ReadFile(os.Getenv(envGuest))
 	if err != nil {
 		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	d, err := daemon.Open(ctx, daemon.Config{DataDir: opt.DataDir, Engine: daemon.EngineLocal, GuestBinary: guest, Version: "1.2.3", Log: log})
+	if err != nil {
+		return err
+	}
+	s := httpapi.New(httpapi.Options{Nouns: withImages(d.Nouns()), Authorize: servertest.Everything{}, Version: "1.2.3", Log: log})
+	socket := filepath.Join(opt.DataDir, "holt.sock")
+	l, err := httpapi.ListenLocal(socket)
+	if err != nil {
+		return errors.Join(err, d.Close())
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeLocal(l) }()
 	fmt.Fprintln(os.Stderr, "listening", socket, "images", opt.ImageDir)
 	select {
 	case <-ctx.Done():
-	case <-m.Ended():
+	case <-d.Done():
 	}
 	end, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return errors.Join(s.Shutdown(end), <-served)
+	return errors.Join(s.Shutdown(end), <-served, d.Close())
 }
 
-// TestScripts runs the real command against a daemon whose computers are in
-// memory, over a real socket.
+// builtImages are images that take minutes to build, and that the local engine does not need.
+type builtImages struct{ nouns.Images }
+
+func withImages(set nouns.Set) nouns.Set {
+	set.Images = builtImages{set.Images}
+	return set
+}
+
+func (n builtImages) List(context.Context) ([]holt.Image, error) {
+	at := time.Now().Add(-3 * time.Hour)
+	return []holt.Image{
+		{Template: "coding-agent"},
+		{Template: "base", Built: true, Digest: strings.Repeat("fedcba9876543210", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at}, // an older one
+		{Template: "base", Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 3072}}},
+	}, nil
+}
+
+func (n builtImages) Boot(ctx context.Context, _ string, shape holt.Shape, _ string) (holt.Image, error) {
+	all, err := n.List(ctx)
+	image := all[2]
+	image.Ready = []holt.Shape{{CPUs: cmp.Or(shape.CPUs, 1), MemoryMB: cmp.Or(shape.MemoryMB, 1024)}}
+	return image, err
+}
+
+// TestScripts runs the real command against a real daemon, over a real socket. Computers are on the local engine, or
+// sandboxes if the script has a file "sandboxed".
 func TestScripts(t *testing.T) {
+	guest := machinetest.Agent(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       *cli.Rewrite,
 		Setup: func(env *testscript.Env) error {
-			d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+			t, open := env.T().(testing.TB), servertest.New
+			if _, err := os.Stat(filepath.Join(env.WorkDir, "sandboxed")); err == nil {
+				open = servertest.NewSandboxed
+			}
+			d := servertest.Serve(t, servertest.Options(quietT{t}, withImages(open(t).Nouns())), "")
 			env.Defer(func() { endDaemons(t, env.WorkDir) })
 			env.Setenv("HOLT_SOCKET", d.Socket)
 			env.Setenv("ADDR", d.Addr)
 			env.Setenv("SECRET", servertest.Secret)
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("HOLT_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+			env.Setenv(envGuest, guest)
 			return nil
 		},
 	})
 }
 
 // endDaemons ends what a failed script may have left.
-func endDaemons(t *testing.T, dir string) {
+func endDaemons(t testing.TB, dir string) {
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Base(path) != "holt.sock" {
 			return err
@@ -161,9 +200,3 @@ func endDaemons(t *testing.T, dir string) {
 type quietT struct{ testing.TB }
 
 func (quietT) Log(...any) {}
-
-func memory(t testing.TB) *servertest.Memory {
-	m := servertest.New(t.TempDir())
-	t.Cleanup(m.Close)
-	return m
-}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,7 @@ import (
 
 	"holt"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/nouns"
 )
 
 // freePort is a port that nothing listened at a moment ago.
@@ -133,7 +135,7 @@ func pattern(n int) []byte {
 // goes through; connections end as they end on the other side; and the listener
 // outlives the daemon, and says what became of what was open.
 func TestForward(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
 		t.Fatal(err)
@@ -148,7 +150,7 @@ func TestForward(t *testing.T) {
 	}))
 	defer inside.Close()
 	port := inside.Listener.Addr().(*net.TCPAddr).Port
-	echo := echoes(t, filepath.Join(t.TempDir(), "echo"))
+	echo := echoes(t, nouns, "curie")
 	near := filepath.Join(t.TempDir(), "near")
 	f := startForward(t, d, fmt.Sprintf("%d:%d", port, freePort(t)), fmt.Sprintf("%s:%s", echo, near), fmt.Sprintf("1:%d", freePort(t)))
 
@@ -245,28 +247,30 @@ func browse(t *testing.T, url string, large []byte) {
 	all.Wait()
 }
 
-// echoes listens at a socket and sends back what comes, once that has ended.
-func echoes(t *testing.T, path string) string {
+// echoes starts a server in a computer that sends back what comes to its end, and returns its socket.
+func echoes(t *testing.T, n nouns.Set, computer string) string {
 	t.Helper()
-	l, err := net.Listen("unix", path)
-	if err != nil {
+	const server = `import socketserver
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self): self.wfile.write(self.rfile.read())
+s = socketserver.ThreadingUnixStreamServer("/tmp/echo", Echo)
+print("ready", flush=True)
+s.serve_forever()`
+	run, err := n.Runs.Start(t.Context(), computer, holt.RunSpec{Argv: []string{"python3", "-c", server}}, "")
+	ready := errors.New("it is ready")
+	if err == nil {
+		err = n.Runs.Follow(t.Context(), run.ID, 0, func(e holt.RunEvent) error {
+			if e.Kind == holt.RunStdout {
+				return ready
+			}
+			t.Errorf("the server in the computer: %+v %s", e, e.Data)
+			return nil
+		})
+	}
+	if !errors.Is(err, ready) {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				all, _ := io.ReadAll(conn)
-				conn.Write(all)
-			}()
-		}
-	}()
-	return path
+	return "/tmp/echo"
 }
 
 // through sends a text and its end, and returns what comes back.
@@ -288,7 +292,7 @@ func through(t *testing.T, network, address, text string) string {
 
 // TestForwardRefuses: what cannot be forwarded is said before anything listens.
 func TestForwardRefuses(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
 		t.Fatal(err)
@@ -305,7 +309,10 @@ func TestForwardRefuses(t *testing.T) {
 	}
 	defer taken6.Close()
 	port6 := strconv.Itoa(taken6.Addr().(*net.TCPAddr).Port)
-	socket := echoes(t, filepath.Join(t.TempDir(), "s"))
+	socket := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args   string
 		status int
@@ -335,13 +342,13 @@ func TestForwardRefuses(t *testing.T) {
 
 // TestConnect: standard input and output become a connection.
 func TestConnect(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	large := pattern(3)
-	cmd := command(d, "computer", "connect", "curie", echoes(t, filepath.Join(t.TempDir(), "s")))
+	cmd := command(d, "computer", "connect", "curie", echoes(t, nouns, "curie"))
 	cmd.Stdin = bytes.NewReader(large)
 	if out, err := cmd.Output(); err != nil || !bytes.Equal(out, large) {
 		t.Errorf("%d bytes, %v", len(out), err)

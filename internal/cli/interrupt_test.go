@@ -52,7 +52,7 @@ func (e endlessRuns) Start(ctx context.Context, _ string, _ holt.RunSpec, _ stri
 // the exit status is what a shell expects.
 func TestInterrupted(t *testing.T) {
 	asked := make(chan struct{}, 10)
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	nouns.Computers, nouns.Runs = endless{nouns.Computers, asked}, endlessRuns{nouns.Runs, asked}
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func (s slowRuns) Start(ctx context.Context, computer string, spec holt.RunSpec,
 // TestInterruptedStart: Ctrl-C before a command has begun reaches it, since it begins all the same; the second one leaves it, and says so.
 func TestInterruptedStart(t *testing.T) {
 	asked, up := make(chan struct{}, 1), make(chan struct{})
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	nouns.Runs = slowRuns{nouns.Runs, asked, up}
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "curie"}, ""); err != nil {

@@ -21,12 +21,12 @@ import (
 // TestInterruptedJobs: Ctrl-C cancels the jobs that this program has begun, of which nothing is
 // left; a batch whose program was killed finds its jobs again.
 func TestInterruptedJobs(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	dir := t.TempDir()
 	batch := filepath.Join(dir, "b.jsonl")
-	if err := os.WriteFile(batch, []byte(`{"id":"one","command":"while ! test -e `+dir+`/go; do sleep 0.02; done; echo 1 > out/n"}`+"\n"+
-		`{"id":"two","command":"while ! test -e `+dir+`/go; do sleep 0.02; done; echo 2 > out/n"}`), 0o644); err != nil {
+	if err := os.WriteFile(batch, []byte(`{"id":"one","command":"while ! test -e /tmp/go; do sleep 0.02; done; echo 1 > out/n"}`+"\n"+
+		`{"id":"two","command":"while ! test -e /tmp/go; do sleep 0.02; done; echo 2 > out/n"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	start := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
@@ -88,7 +88,13 @@ func TestInterruptedJobs(t *testing.T) {
 	until(2, holt.JobRunning)
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait()
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+	jobs, err := nouns.Jobs.List(t.Context(), "", 10)
+	for _, j := range jobs {
+		if err == nil && j.State == holt.JobRunning {
+			_, err = nouns.Files.Write(t.Context(), string(j.ComputerID), "/tmp/go", holt.WriteSpec{}, strings.NewReader(""))
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	until(2, holt.JobDone)
@@ -118,7 +124,7 @@ func (l leaving) Create(ctx context.Context, spec holt.JobSpec, key string) (hol
 
 // TestInterruptedCreateOfJob: Ctrl-C cancels also a job that was being made, of which this program does not know yet.
 func TestInterruptedCreateOfJob(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	ctx, cancel := context.WithCancel(t.Context())
 	nouns.Jobs = leaving{nouns.Jobs, cancel}
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
@@ -161,7 +167,7 @@ func (c crowded) Create(ctx context.Context, spec holt.JobSpec, key string) (hol
 
 // TestBatchWaits: a batch whose tenant has as many jobs as it may says so once, and goes on when some have ended.
 func TestBatchWaits(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	left := new(atomic.Int32)
 	left.Store(2)
 	nouns.Jobs = crowded{nouns.Jobs, left}
@@ -183,7 +189,7 @@ func TestBatchWaits(t *testing.T) {
 // inputs and without, and runs no line twice.
 func TestBatchKilledInCreate(t *testing.T) {
 	for _, in := range []bool{false, true} {
-		nouns := memory(t).Nouns()
+		nouns := servertest.New(t).Nouns()
 		made := make(chan struct{})
 		nouns.Jobs = answerless{nouns.Jobs, made}
 		d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")

@@ -41,7 +41,7 @@ func (n oddJobs) Outputs(ctx context.Context, id holt.JobID, out io.Writer) erro
 // TestOddOutputs: outputs that cannot be here fail their job and no other, nor the batch; those of an earlier attempt
 // go also where their modes protect them.
 func TestOddOutputs(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	nouns.Jobs = oddJobs{nouns.Jobs}
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ func (a asleepRuns) Follow(ctx context.Context, _ holt.RunID, _ int64, emit func
 
 // TestFollowOfPaused: whoever follows a run in a computer that is paused is told that, and what goes on with it.
 func TestFollowOfPaused(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	free, id := make(chan struct{}), holt.NewRunID()
 	nouns.Computers = asleep{nouns.Computers}
 	nouns.Runs = asleepRuns{nouns.Runs, free, holt.Run{ID: id, ComputerID: holt.NewComputerID(), State: holt.RunRunning}}

@@ -10,7 +10,7 @@ import (
 
 // Runs as a person sees them.
 func TestRunsOnTerminal(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	step{"run list", "", 0, []string{"no runs yet; start one with: holt computer run NAME"}, nil}.take(t, d)
 	step{"run list einstein", "", 0, []string{"no runs in einstein yet; start one with: holt computer run einstein"}, nil}.take(t, d)
@@ -31,14 +31,13 @@ func TestRunsOnTerminal(t *testing.T) {
 
 // TestShortOutput: output that is gone is never missed in silence.
 func TestShortOutput(t *testing.T) {
-	m := memory(t)
-	m.Kept = 10
-	d := servertest.Serve(t, servertest.Options(quietT{t}, m.Nouns()), "")
+	nouns := servertest.New(t).Nouns()
+	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
-	screen, _ := onTerminal(t, d, "", "computer", "run", "einstein", "--background", "echo 12345; sleep 0.1; echo 67890; sleep 0.1; echo x; exit 3")
+	screen, _ := onTerminal(t, d, "", "computer", "run", "einstein", "--background", "echo 12345; yes | head -c 5000000; echo x; exit 3") // 4 MiB are kept
 	id := regexp.MustCompile("run_[a-z2-7]{16}").FindString(screen)
-	servertest.Collect(t, m.Nouns(), holt.RunID(id))
-	step{"run follow " + id, "", 125, []string{"x", "B of the output is missing; the command itself ended with status 3", "holt run show " + id}, []string{"12345"}}.take(t, d)
+	servertest.Collect(t, nouns, holt.RunID(id))
+	step{"run follow " + id, "", 125, []string{"x", " of the output is missing; the command itself ended with status 3", "holt run show " + id}, []string{"12345"}}.take(t, d)
 	step{"run follow --json " + id, "", 125, []string{`"truncated": true`, "of the output is missing"}, nil}.take(t, d)
-	step{"run follow --from 12 " + id, "", 3, []string{"x"}, []string{"missing"}}.take(t, d)
+	step{"run follow --from 5000006 " + id, "", 3, []string{"x"}, []string{"missing"}}.take(t, d)
 }

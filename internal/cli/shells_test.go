@@ -57,7 +57,7 @@ func completions(t *testing.T, shell, line string) string {
 
 // TestShellsCompleteNames: the real shells complete commands, flags and what the daemon has now.
 func TestShellsCompleteNames(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.NewSandboxed(t).Nouns()), "")
 	t.Setenv("HOLT_SOCKET", d.Socket)
 	for _, args := range [][]string{
 		{"computer", "create", "--name", "einstein"}, {"computer", "create", "--name", "curie"}, {"terminal", "open", "einstein", "build"}, {"workspace", "create", "spare"},

@@ -63,13 +63,13 @@ func (step step) take(t *testing.T, d *servertest.Door) {
 }
 
 func TestTerminal(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, withImages(servertest.New(t).Nouns())), "")
 	for _, step := range []step{
 		{"computer list", "", 0, []string{"no computers yet"}, nil},
 		{"computer create --name einstein", "", 0, []string{"einstein is running with workspace einstein", "next: holt computer run einstein"}, []string{"{"}},
 		{"computer list", "", 0, []string{"NAME", "einstein  running  base", "1.0 GiB", "10.0 GiB", "s ago"}, []string{"{"}},
 		{"computer list --json", "", 0, []string{`"name": "einstein"`}, []string{"NAME"}},
-		{"computer get einstein", "", 0, []string{"state", "engine     memory"}, nil},
+		{"computer get einstein", "", 0, []string{"state", "engine     local"}, nil},
 		{"computer run einstein cat", "", 0, nil, []string{"holt:"}}, // a terminal is not passed without -i
 		{"workspace list", "", 0, []string{"FILES", "einstein"}, nil},
 		{"workspace check einstein", "", 0, []string{"0 problems"}, nil},
@@ -87,14 +87,14 @@ func TestTerminal(t *testing.T) {
 // Snapshots as a person sees them. What goes with a computer and what came from it is named before it is
 // deleted, and after.
 func TestSnapshotsOnTerminal(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.NewSandboxed(t).Nouns()), "")
 	for _, step := range []step{
 		{"snapshot list", "", 0, []string{"no snapshots yet; take one with: holt computer snapshot NAME"}, nil},
 		{"computer create --name einstein", "", 0, nil, nil},
-		{"computer snapshot einstein --name dawn", "", 0, []string{"took snapshot dawn of einstein; it was halted for 0 ms", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
-		{"snapshot show dawn", "", 0, []string{"name        dawn\n", "kind        manual\n", "halted      0 ms\n"}, []string{"{", "after", "forks", "throttled", "forced"}},
+		{"computer snapshot einstein --name dawn", "", 0, []string{"took snapshot dawn of einstein; it was halted for ", "next: holt computer fork einstein --at dawn"}, []string{"{"}},
+		{"snapshot show dawn", "", 0, []string{"name        dawn\n", "kind        manual\n", "halted      "}, []string{"{", "after", "forks", "throttled", "forced"}},
 		{"computer fork einstein --at dawn --name try --count 2", "", 0, []string{"try-1 is running, forked from einstein\ntry-2 is running, forked from einstein\n"}, []string{"{"}},
-		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"there is a computer \"try-2\" already"}, []string{"{"}},
+		{"computer fork einstein --at dawn --name try-2", "", 4, []string{"a computer named \"try-2\" already exists"}, []string{"{"}},
 		{"snapshot list einstein", "", 0, []string{"SNAPSHOT", "HALTED", "dawn      einstein         manual", "try-1, try-2\n"}, []string{"{"}},
 		{"computer get try-1", "", 0, []string{"forked from    einstein at dawn\n"}, nil},
 		{"computer pause einstein", "", 0, []string{"einstein is paused\n"}, nil},
@@ -102,13 +102,12 @@ func TestSnapshotsOnTerminal(t *testing.T) {
 		{"snapshot restore dawn", "n\n", 1, []string{"Restore einstein to the snapshot dawn, taken ", " s ago? [y/N]", "cancelled; nothing was changed"}, nil},
 		{"snapshot restore einstein@dawn", "y\n", 0, []string{"Restore einstein to the snapshot dawn, taken ",
 			"einstein is running, restored to dawn; its previous state is the snapshot before-restore\n", "revert with: holt snapshot restore einstein@before-restore\n"}, nil},
-		{"snapshot diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n",
-			"packages, processes and ports are not compared: einstein: nothing runs here\n"}, []string{"{"}},
+		{"snapshot diff einstein@before-restore einstein", "", 0, []string{"from einstein@before-restore to einstein\n", "files      the same\n", "ports      the same\n"}, []string{"{"}},
 		{"snapshot delete dawn", "n\n", 1, []string{"Delete snapshot dawn of einstein? Its forks are kept: try-1, try-2. [y/N]"}, nil},
-		{"snapshot delete dawn", "y\n", 0, []string{"snapshot dawn is deleted, 1 B freed; its forks are kept: try-1, try-2\n"}, []string{"{"}},
+		{"snapshot delete dawn", "y\n", 0, []string{"snapshot dawn is deleted, ", " freed; its forks are kept: try-1, try-2\n"}, []string{"{"}},
 		{"computer snapshot try-1 --name noon", "", 0, nil, nil},
-		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? This deletes its snapshots: before-restore. Its forks are kept: try-1, try-2. [y/N]"}, nil},
-		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its snapshots are deleted: before-restore; its forks are kept: try-1, try-2\n"}, []string{"{"}},
+		{"computer delete einstein", "n\n", 1, []string{"workspace einstein? This deletes its snapshots: snap_", ", before-restore. Its forks are kept: try-1, try-2. [y/N]"}, nil},
+		{"computer delete einstein --yes", "", 0, []string{"einstein is deleted; its snapshots are deleted: snap_", ", before-restore; its forks are kept: try-1, try-2\n"}, []string{"{"}},
 		{"computer get try-1", "", 0, []string{"forked from    einstein (deleted) at snap_", " (deleted)\n"}, nil},
 		{"computer delete try-1 --json --yes", "", 0, []string{`"deleted": "try-1"`, `"snapshots": [`, `"name": "noon"`}, []string{`"forks"`}},
 		{"computer delete try-2", "y\n", 0, []string{"try-2 is deleted\n"}, nil},
@@ -120,7 +119,7 @@ func TestSnapshotsOnTerminal(t *testing.T) {
 // A file of a workspace does nothing to the terminal it is printed on, and is
 // otherwise as it is.
 func TestContentOnTerminal(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	const content = "\x1b]0;mine\x07\x1b[2Jplain ä\n"
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -146,7 +145,7 @@ func TestContentOnTerminal(t *testing.T) {
 
 // To delete a checkpoint ends what can be undone: a person is asked, and told what it frees.
 func TestDeleteCheckpointAsks(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "workspace", "create", "data")
 	for _, name := range []string{"one", "two"} {
 		onTerminal(t, d, "", "workspace", "checkpoint", "data", name)
@@ -173,7 +172,7 @@ func TestDeleteCheckpointAsks(t *testing.T) {
 }
 
 func TestTypedInput(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	screen, status := onTerminal(t, d, "typed\n", "computer", "run", "-i", "einstein", "read line; echo got $line")
 	if status != 0 || !strings.Contains(screen, "got typed") {

@@ -10,7 +10,7 @@ import (
 
 // TestTopLive: top fills the window, also a changed one, and gives it back when q is typed, and on Ctrl-C.
 func TestTopLive(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	onTerminal(t, d, "", "computer", "create", "--name", "einstein")
 	for _, key := range []string{"q", "\x03"} {
 		p := sit(t, d, "top")

@@ -54,7 +54,7 @@ func heldDoor(t *testing.T, d *servertest.Door, bytes int64) (held *servertest.D
 // TestTransferShowsProgress: somebody at a terminal sees how far an import, and an
 // export, is while it is going on.
 func TestTransferShowsProgress(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	if screen, status := onTerminal(t, d, "", "workspace", "create", "w"); status != 0 {
 		t.Fatal(screen)
 	}
@@ -85,7 +85,7 @@ func TestTransferShowsProgress(t *testing.T) {
 
 // TestExportRefused: a file too large for the file system here does not keep what comes behind it from being exported.
 func TestExportRefused(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(quietT{t}, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(quietT{t}, servertest.New(t).Nouns()), "")
 	if screen, status := onTerminal(t, d, "", "workspace", "create", "w"); status != 0 {
 		t.Fatal(screen)
 	}

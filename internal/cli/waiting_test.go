@@ -33,7 +33,7 @@ func (h held) Get(_ context.Context, ref string) (holt.Computer, error) {
 
 // TestWaitingFor: a command whose call waits for another's says for which.
 func TestWaitingFor(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	free := make(chan struct{})
 	nouns.Computers = held{nouns.Computers, free}
 	d := servertest.Serve(t, servertest.Options(quietT{t}, nouns), "")

@@ -30,6 +30,11 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 	if err := log.begin(q.TailBytes); err != nil {
 		return err
 	}
+	if q.Follow { // the answer to a call begins, although nothing may be logged for long
+		if _, err := w.Write(nil); err != nil {
+			return err
+		}
+	}
 	for {
 		if err := log.copy(); err != nil || !q.Follow {
 			return err

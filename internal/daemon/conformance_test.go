@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"testing"
+	"time"
 
 	"holt/internal/door/httpapi/servertest"
 	"holt/internal/nouns"
@@ -12,4 +13,12 @@ func TestConformance(t *testing.T) {
 	servertest.Conformance(t, func(t *testing.T) nouns.Set {
 		return up(t, config(t, home(t))).Nouns()
 	})
+}
+
+// TestConformanceSandboxed holds it, over the wire, to what only isolated machines can do.
+func TestConformanceSandboxed(t *testing.T) {
+	servertest.Conformance(t, func(t *testing.T) nouns.Set {
+		d := servertest.Serve(t, servertest.Options(t, servertest.NewSandboxed(t).Nouns()), "")
+		return servertest.ClientNouns(d.Client(t, time.Minute))
+	}, "snapshots", "networks", "secrets")
 }

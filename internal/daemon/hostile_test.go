@@ -23,6 +23,7 @@ import (
 
 	"holt"
 	"holt/internal/cli"
+	"holt/internal/door/httpapi/servertest"
 )
 
 // What a hostile computer may cost the daemon.
@@ -164,7 +165,7 @@ func (i *ill) start(part string, seed uint64) holt.Run {
 func (i *ill) makes() (mallory holt.Computer, began time.Time) {
 	i.t.Helper()
 	i.base = i.figures()
-	i.log = logged.Load()
+	i.log = servertest.Logged.Load()
 	began = time.Now()
 	mallory, err := i.Computers.Create(i.t.Context(), holt.ComputerSpec{Name: "mallory"}, "")
 	if err != nil {
@@ -314,7 +315,7 @@ func (i *ill) fits(mallory holt.ComputerID, took time.Duration) {
 	if i.slow.run > hogLimit*slower || i.slow.health > illHealth*slower {
 		t.Errorf("beside it a run took %v, a call %v", i.slow.run, i.slow.health)
 	}
-	if lines := logged.Load() - i.log; float64(lines) > illLines*max(1, took.Minutes()) {
+	if lines := servertest.Logged.Load() - i.log; float64(lines) > illLines*max(1, took.Minutes()) {
 		t.Errorf("the daemon logged %d lines in %v", lines, took)
 	}
 	var disk int64

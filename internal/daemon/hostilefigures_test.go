@@ -12,15 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"holt/internal/store/db"
 )
-
-// logged counts the lines that daemons of this process's tests have logged.
-var logged atomic.Int64
 
 // figures are what a daemon has at some time.
 type figures struct {

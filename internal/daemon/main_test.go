@@ -1,21 +1,15 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"holt"
 	"holt/internal/daemon"
-	"holt/internal/engine/machine"
-	"holt/internal/engine/machine/local"
+	"holt/internal/door/httpapi/servertest"
 	"holt/internal/guest/mount"
 	"holt/internal/network"
 )
@@ -25,9 +19,6 @@ const asNetwork = "serve-network"
 
 // asKeeper makes this program the keeper of a mount.
 const asKeeper = "keep-mount"
-
-// guestFile is the real guest agent, built once.
-var guestFile string
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asNetwork {
@@ -47,112 +38,23 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(envDaemon); dir != "" {
 		os.Exit(serveMain(dir))
 	}
-	tmp, err := os.MkdirTemp("", "holt-daemon-test")
-	if err == nil {
-		guestFile = filepath.Join(tmp, "holt-guest")
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", guestFile, "holt/cmd/holt-guest") // as holt's own, to share its templates' snapshots
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build guest agent:", err)
-	} else {
-		code = m.Run()
-	}
-	os.RemoveAll(tmp)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-func guest(t testing.TB) []byte {
-	t.Helper()
-	b, err := os.ReadFile(guestFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
+// What these tests share with those of the doors.
+var (
+	home        = servertest.Home
+	nothingLeft = servertest.NothingLeft
+	machines    = servertest.Machines
+	up          = servertest.Open
+	down        = servertest.End
+)
 
-// root ends a test that needs root: the local engine makes namespaces.
-func root(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("the local engine makes namespaces: run this test as root")
-	}
-}
-
-// testLog has a daemon's warnings and errors; all that it logs with HOLT_TEST_LOG
-// set. A failing test's own lines would drown in it, and CI keeps only the last.
-func testLog(w io.Writer) *slog.Logger {
-	level := slog.LevelWarn
-	if os.Getenv("HOLT_TEST_LOG") != "" {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
-// logWriter puts a daemon's log into the test's.
-type logWriter struct{ t testing.TB }
-
-func (w logWriter) Write(p []byte) (int, error) {
-	logged.Add(int64(bytes.Count(p, []byte{'\n'})))
-	w.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-// home is a data directory; when the test ends nothing may be left of it.
-func home(t testing.TB) string {
-	t.Helper()
-	root(t)
-	dir, err := os.MkdirTemp("", "holt-home")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		nothingLeft(t, dir)
-		os.RemoveAll(dir)
-	})
-	return dir
-}
-
-// nothingLeft fails if a process or a mount of the data directory is left, and
-// ends it.
-func nothingLeft(t testing.TB, dir string) {
-	t.Helper()
-	for _, s := range machines(t, dir) {
-		t.Errorf("a machine is left: %+v", s)
-		s.Kill()
-	}
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Error(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, dir) {
-			t.Errorf("a mount is left: %s", line)
-		}
-	}
-}
-
-// machines lists the machines of a data directory that run.
-func machines(t testing.TB, dir string) []machine.Stray {
-	t.Helper()
-	list, err := local.New(local.Options{}).Strays(dir)
-	if err != nil {
-		t.Error(err)
-	}
-	return list
-}
-
-// anybodys is the DNS of names that every tenant of these tests has.
-func anybodys(context.Context, string) ([]string, error) {
-	return []string{"holt=default", "holt=team-a", "holt=team-b"}, nil
-}
-
-// config is a daemon on the local engine.
+// config is a daemon on the local engine, whose mounts on the host have a keeper.
 func config(t testing.TB, dir string) daemon.Config {
-	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest(t), Log: testLog(logWriter{t}), TXT: anybodys, Keeper: []string{"/proc/self/exe", asKeeper}}
+	cfg := servertest.Config(t, dir)
+	cfg.Keeper = []string{"/proc/self/exe", asKeeper}
+	return cfg
 }
 
 // open opens a daemon that the test closes itself.
@@ -163,36 +65,6 @@ func open(t testing.TB, cfg daemon.Config) *daemon.Daemon {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// up opens a daemon that ends with the test, and everything in it: first all
-// workspaces are checked.
-func up(t testing.TB, cfg daemon.Config) *daemon.Daemon {
-	t.Helper()
-	d := open(t, cfg)
-	t.Cleanup(func() { down(t, d) })
-	return d
-}
-
-func down(t testing.TB, d *daemon.Daemon) {
-	t.Helper()
-	ctx := context.Background()
-	all, err := d.Workspaces().List(ctx)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, w := range all {
-		report, err := d.Workspaces().Check(ctx, string(w.ID))
-		if err != nil || len(report.Problems) > 0 {
-			t.Errorf("check of %s: %v %v", w.Name, report.Problems, err)
-		}
-	}
-	if _, err := d.Down(ctx, holt.DownSpec{}, ""); err != nil {
-		t.Error("down:", err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error("close:", err)
-	}
 }
 
 // create makes a computer.

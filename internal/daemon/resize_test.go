@@ -192,15 +192,15 @@ func TestCreateLarger(t *testing.T) {
 // cannotGrow: a computer whose machine does not grow boots in its shape, and the snapshot that it went on from stays.
 func cannotGrow(t *testing.T, images string) {
 	t.Helper()
-	d := open(t, daemon.Config{
-		DataDir: t.TempDir(), Engine: "qemu", ImageDir: images, GuestBinary: guest(t), Log: testLog(logWriter{t}), Network: []string{"/proc/self/exe", asNetwork},
-		Fail: func(point string) error {
-			if point == "create/grow" {
-				return errors.New("no room")
-			}
-			return nil
-		},
-	})
+	cfg := config(t, t.TempDir())
+	cfg.Engine, cfg.ImageDir, cfg.Network = daemon.EngineQEMU, images, []string{"/proc/self/exe", asNetwork}
+	cfg.Fail = func(point string) error {
+		if point == "create/grow" {
+			return errors.New("no room")
+		}
+		return nil
+	}
+	d := open(t, cfg)
 	defer down(t, d)
 	create(t, d, holt.ComputerSpec{Name: "curie"}) // makes the snapshot, unless it was there
 	before := snapshotsIn(t, images)

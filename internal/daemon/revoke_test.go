@@ -159,7 +159,7 @@ func TestAuditStory(t *testing.T) {
 	var log strings.Builder
 	opt := servertest.Options(t, d.Nouns())
 	opt.Authorize = d.Authorizer()
-	opt.Tokens, opt.Audit, opt.Log = d.Tokens(), d.Audit(), testLog(&log)
+	opt.Tokens, opt.Audit, opt.Log = d.Tokens(), d.Audit(), servertest.Log(&log)
 	at := servertest.Serve(t, opt, "")
 	here := &door{t: t, d: d, base: "http://" + at.Addr}
 	ctx := t.Context()

@@ -21,6 +21,8 @@ import (
 	"holt/client"
 	"holt/internal/daemon"
 	"holt/internal/door/httpapi"
+	"holt/internal/door/httpapi/servertest"
+	"holt/internal/engine/machine/machinetest"
 )
 
 // The environment of a daemon that is a process of its own: this test binary
@@ -94,7 +96,7 @@ func killAt(kill string) func(point string) error {
 
 // serveMain is that process: a daemon behind its unix socket.
 func serveMain(dir string) int {
-	log := testLog(os.Stderr)
+	log := servertest.Log(os.Stderr)
 	tellFigures(dir)
 	guest, err := os.ReadFile(os.Getenv(envGuest))
 	if err != nil {
@@ -163,14 +165,14 @@ type process struct {
 func spawn(t *testing.T, dir, kill string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = slices.Concat(os.Environ(), []string{envDaemon + "=" + dir, envGuest + "=" + guestFile, envKill + "=" + kill})
+	cmd.Env = slices.Concat(os.Environ(), []string{envDaemon + "=" + dir, envGuest + "=" + machinetest.Agent(t), envKill + "=" + kill})
 	if own, ok := environments.Load(t.Name()); ok {
 		for name, value := range own.(map[string]string) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stderr = logWriter{t}
+	cmd.Stderr = servertest.LogTo{T: t}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

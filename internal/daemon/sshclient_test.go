@@ -14,6 +14,7 @@ import (
 
 	"holt"
 	"holt/internal/daemon"
+	"holt/internal/door/httpapi/servertest"
 )
 
 // sshDoor is a daemon's SSH gate on a port, and a client's files: a key that it takes, and whom it knows.
@@ -154,7 +155,7 @@ func (s *sshDoor) goesOn(args ...string) *exec.Cmd {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	cmd := s.program(ctx, "ssh", args...)
-	cmd.Stderr = logWriter{s.t}
+	cmd.Stderr = servertest.LogTo{T: s.t}
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

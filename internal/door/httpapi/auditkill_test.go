@@ -20,13 +20,18 @@ import (
 
 	"holt"
 	"holt/internal/audit"
+	"holt/internal/daemon"
 	"holt/internal/door/httpapi"
 	"holt/internal/door/httpapi/servertest"
+	"holt/internal/engine/machine/machinetest"
 	"holt/internal/nouns"
 )
 
 // auditKilled names the directory in which this test's own program, started again, serves until it is killed.
 const auditKilled = "HOLT_TEST_AUDIT_DIR"
+
+// auditGuest names the guest agent of its computers.
+const auditGuest = "HOLT_TEST_AUDIT_GUEST"
 
 // TestAnsweredIsAudited: a server is killed (SIGKILL) under eight callers who change something, five times; whatever was
 // answered has its entry in the audit log.
@@ -34,15 +39,11 @@ func TestAnsweredIsAudited(t *testing.T) {
 	if dir := os.Getenv(auditKilled); dir != "" {
 		serveAudited(t, dir)
 	}
-	dir, answered := t.TempDir(), map[string]bool{}
+	dir, answered := servertest.Home(t), map[string]bool{}
 	for round := range 5 {
 		killUnderCallers(t, dir, round, answered)
 	}
-	log, err := audit.Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
+	log := servertest.Open(t, servertest.Config(t, dir)).Audit()
 	written := map[string]int{}
 	for before := int64(0); ; {
 		page, err := log.List(t.Context(), holt.AuditSpec{Limit: 1000, Before: before})
@@ -68,7 +69,7 @@ func TestAnsweredIsAudited(t *testing.T) {
 // TestBegunIsAudited: a server is killed while much is followed, and while a command and a terminal that it has started have no
 // answer yet: the audit log says who it was.
 func TestBegunIsAudited(t *testing.T) {
-	dir := t.TempDir()
+	dir := servertest.Home(t)
 	child, c := audited(t, dir)
 	var run holt.Run
 	var job holt.Job
@@ -102,12 +103,7 @@ func TestBegunIsAudited(t *testing.T) {
 	}
 	_ = child.Wait() // it was killed
 	callers.Wait()
-	log, err := audit.Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	entries, err := log.List(t.Context(), holt.AuditSpec{Limit: 100})
+	entries, err := servertest.Open(t, servertest.Config(t, dir)).Audit().List(t.Context(), holt.AuditSpec{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +128,7 @@ func (c *caller) made(path, body string, out any) {
 
 // TestFollowsAreAudited: who follows a run or a job by a token is in the audit log, once where it has ended already.
 func TestFollowsAreAudited(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	log, err := audit.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -181,7 +177,7 @@ func killUnderCallers(t *testing.T, dir string, round int, answered map[string]b
 	for caller := range 8 {
 		callers.Go(func() {
 			for i := 0; ; i++ {
-				resp, err := c.client.Post(c.base+"/v1/workspaces", "application/json", strings.NewReader(fmt.Sprintf(`{"name":"w-%d-%d"}`, caller, i)))
+				resp, err := c.client.Post(c.base+"/v1/tokens", "application/json", strings.NewReader(fmt.Sprintf(`{"name":"t-%d-%d"}`, caller, i)))
 				if err != nil {
 					return // it was killed
 				}
@@ -189,7 +185,7 @@ func killUnderCallers(t *testing.T, dir string, round int, answered map[string]b
 				mu.Lock()
 				answered[resp.Header.Get("X-Request-Id")] = true
 				mu.Unlock()
-				if i == 20*(round+1) {
+				if i == 5*(round+1) {
 					enough <- struct{}{}
 				}
 			}
@@ -207,12 +203,12 @@ func killUnderCallers(t *testing.T, dir string, round int, answered map[string]b
 func audited(t *testing.T, dir string) (*exec.Cmd, *caller) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run", "^TestAnsweredIsAudited$")
-	child.Env = append(os.Environ(), auditKilled+"="+dir, "TMPDIR="+dir) // it cleans nothing up
+	child.Env = append(os.Environ(), auditKilled+"="+dir, auditGuest+"="+machinetest.Agent(t))
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, fmt.Sprintf("%d.sock", child.Process.Pid))
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if conn, err := net.Dial("unix", socket); err == nil {
 			conn.Close()
 			return child, overSocket(t, &servertest.Door{Socket: socket})
@@ -245,19 +241,17 @@ func (n unansweredTerminals) Open(ctx context.Context, computer string, spec hol
 	return terminal, err
 }
 
-// serveAudited serves nouns in memory with a real audit log, until it is killed.
+// serveAudited serves a daemon until it is killed.
 func serveAudited(t *testing.T, dir string) {
-	log, err := audit.Open(dir, slog.Default())
+	guest, err := os.ReadFile(os.Getenv(auditGuest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nouns := memory(t).Nouns()
+	nouns := servertest.Open(t, daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Log: servertest.Log(os.Stderr)}).Nouns()
 	nouns.Runs, nouns.Terminals = unansweredRuns{nouns.Runs}, unansweredTerminals{nouns.Terminals}
-	opt := servertest.Options(t, nouns)
-	opt.Audit = log
 	local, err := httpapi.ListenLocal(filepath.Join(dir, fmt.Sprintf("%d.sock", os.Getpid())))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Fatal(httpapi.New(opt).ServeLocal(local))
+	t.Fatal(httpapi.New(servertest.Options(t, nouns)).ServeLocal(local))
 }

@@ -47,7 +47,7 @@ func golden(t *testing.T, path, got string) {
 }
 
 func TestOpenAPI(t *testing.T) {
-	s := httpapi.New(httpapi.Options{Nouns: memory(t).Nouns(), Authorize: servertest.Everything{}, Version: "1"})
+	s := httpapi.New(httpapi.Options{Nouns: servertest.New(t).Nouns(), Authorize: servertest.Everything{}, Version: "1"})
 	golden(t, "../../../docs/openapi.json", string(s.Document())+"\n")
 	doc := decode[struct {
 		OpenAPI    string
@@ -114,7 +114,7 @@ func TestErrorMeanings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := overSocket(t, d)
 	_, _, page := c.do("GET", "/docs", "")
 	_, _, text := c.do("GET", "/openapi.json", "")
@@ -139,7 +139,7 @@ func TestErrorMeanings(t *testing.T) {
 }
 
 func TestDocsPage(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	status, header, text := overSocket(t, d).do("GET", "/docs", "")
 	if status != 200 || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("status %d, %v", status, header)

@@ -22,7 +22,7 @@ import (
 
 // twoOwners is a server with files of a computer and of a workspace, by their paths.
 func twoOwners(t *testing.T) (*servertest.Door, nouns.Set, []string) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	if _, err := nouns.Computers.Create(t.Context(), holt.ComputerSpec{Name: "bell"}, ""); err != nil {
 		t.Fatal(err)
 	}

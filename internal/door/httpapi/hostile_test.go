@@ -37,7 +37,7 @@ func rawCall(t *testing.T, addr, send string) string {
 // TestSmuggledRequests: what two programs could take for different requests is refused, and no second answer
 // follows. (Of a length beside chunks the chunks count, as RFC 9112 has it; net/http does not say that there was one.)
 func TestSmuggledRequests(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	auth := "Host: localhost\r\nAuthorization: Bearer " + servertest.Secret + "\r\n"
 	inner := "GET /v1/health HTTP/1.1\r\n" + auth + "\r\n"
 	for name, send := range map[string]string{
@@ -62,7 +62,7 @@ func TestSmuggledRequests(t *testing.T) {
 
 // TestPathsStayPaths: no form of .. in a path's parameters reaches anything but an error or another name.
 func TestPathsStayPaths(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := overTCP(t, d)
 	for _, ref := range []string{"..", "%2e%2e", "..%2f..%2fetc", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "a%00b", "%ff", "..%5c..", "a%2f..%2fb", "%0d%0aX-Evil:%201"} {
 		for _, path := range []string{"/v1/computers/%s", "/v1/computers/%s/files?path=/", "/v1/workspaces/%s", "/v1/workspaces/%s/checkpoints/x", "/v1/computers/x/terminals/%s", "/v1/computers/x/services/%s",
@@ -78,7 +78,7 @@ func TestPathsStayPaths(t *testing.T) {
 // TestRatesOfCallers: who comes without a valid token is turned away after some tries; who has one is bounded by it
 // alone, whatever else comes from where he is. Pages of other sites do not count: anybody's browser sends what they like.
 func TestRatesOfCallers(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
 	d := servertest.Serve(t, opt, "")
 	c := overTCP(t, d)
@@ -109,7 +109,7 @@ func TestRatesOfCallers(t *testing.T) {
 
 // TestRatesOfChildren: a token gains little by making others; other tenants, and admins, are not bounded by what they do.
 func TestRatesOfChildren(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Tokens = children{}
 	opt.Calls, opt.Tenants = &access.Rate{PerSecond: 0.001, Burst: 2}, &access.Rate{PerSecond: 0.001, Burst: 5}
 	c := overTCP(t, servertest.Serve(t, opt, ""))
@@ -133,7 +133,7 @@ func TestRatesOfChildren(t *testing.T) {
 
 // TestOpenCalls: what follows without end is bounded, for a token and for a tenant; others, and the socket, come in beside it.
 func TestOpenCalls(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Tokens, opt.Open = children{}, 3
 	d := servertest.Serve(t, opt, "")
 	c := overTCP(t, d)
@@ -196,7 +196,7 @@ func TestOpenCalls(t *testing.T) {
 
 // TestFloodsAreAuditedSeldom: the log of what was done has little of what anybody, or a token beyond its rate, can have refused.
 func TestFloodsAreAuditedSeldom(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Failures, opt.Calls = &access.Rate{PerSecond: 0.001, Burst: 3}, &access.Rate{PerSecond: 0.001, Burst: 5}
 	d := servertest.Serve(t, opt, "")
 	c := overTCP(t, d)
@@ -220,7 +220,7 @@ func TestFloodsAreAuditedSeldom(t *testing.T) {
 // TestTokenIsNotLogged: wherever somebody puts a secret, it is not in the log.
 func TestTokenIsNotLogged(t *testing.T) {
 	var log strings.Builder
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	secret := "holt_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)
 	d := servertest.Serve(t, opt, "")
@@ -240,7 +240,7 @@ func TestTokenIsNotLogged(t *testing.T) {
 
 // TestSlowHeaders: who sends a header byte by byte is let go of.
 func TestSlowHeaders(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	conn, err := net.Dial("tcp", d.Addr)
 	if err != nil {
 		t.Fatal(err)

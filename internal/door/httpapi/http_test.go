@@ -94,7 +94,7 @@ func (c *caller) refused(status int, code holt.Code, method, path, body string, 
 }
 
 func TestBadInput(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := overSocket(t, d)
 	c.do("POST", "/v1/computers", `{"name":"curie"}`)
 	long := strings.Repeat("a", 300)
@@ -166,7 +166,7 @@ func memoryList(t *testing.T, d *servertest.Door) ([]holt.Computer, error) {
 }
 
 func TestBodyLimit(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := overSocket(t, d)
 	e := c.refused(413, holt.InvalidArgument, "POST", "/v1/computers", `{"name":"`+strings.Repeat("a", 1<<20)+`"}`)
 	if !strings.Contains(e.Message, "too large") {
@@ -178,7 +178,7 @@ func TestBodyLimit(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c := overTCP(t, d)
 	if status, _, _ := c.do("GET", "/v1/health", ""); status != 200 {
 		t.Errorf("with a token: status %d", status)
@@ -196,13 +196,13 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s without a token: status %d, want 200", path, status)
 		}
 	}
-	none := servertest.Options(t, memory(t).Nouns())
+	none := servertest.Options(t, servertest.New(t).Nouns())
 	none.Tokens = nil
 	overTCP(t, servertest.Serve(t, none, "")).refused(401, holt.Unauthenticated, "GET", "/v1/health", "")
 }
 
 func TestOtherSites(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Hosts = []string{"holt.example"}
 	d := servertest.Serve(t, opt, "")
 	for _, c := range []*caller{overTCP(t, d), overSocket(t, d)} {
@@ -227,7 +227,7 @@ func TestOtherSites(t *testing.T) {
 
 // TestUnknownHostIsTold: who calls by a name that the daemon does not know reads which flag it needs.
 func TestUnknownHostIsTold(t *testing.T) {
-	c := overTCP(t, servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), ""))
+	c := overTCP(t, servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), ""))
 	for host, want := range map[string]string{"Holt.example.com:4646": "--host holt.example.com,", "hub": "--host hub,", "127.0.0.1.evil_": "--host NAME,", "a;b": "--host NAME,"} {
 		status, _, text := c.do("GET", "/v1/health", "", "Host: "+host)
 		if status != 403 || !strings.Contains(text, "start the daemon with "+want) {
@@ -260,7 +260,7 @@ func (n brokenNouns) Create(ctx context.Context, _ holt.ComputerSpec, _ string) 
 }
 
 func TestDefects(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	nouns.Computers = brokenNouns{Computers: nouns.Computers}
 	var log bytes.Buffer
 	opt := servertest.Options(t, nouns)
@@ -290,7 +290,7 @@ func TestDefects(t *testing.T) {
 // TestLongWork is about huma's body timeout, which cancelled calls that worked
 // for longer.
 func TestLongWork(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	opt.Patience = time.Second // a busy machine takes its time to read a body that is there
 	opt.Nouns.Computers = brokenNouns{Computers: nouns.Computers, after: opt.Patience + opt.Patience/4}
@@ -305,7 +305,7 @@ func TestLongWork(t *testing.T) {
 
 // TestSlowSender holds a connection and sends half a body.
 func TestSlowSender(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Patience = 20 * time.Millisecond
 	d := servertest.Serve(t, opt, "")
 	conn, err := net.Dial("unix", d.Socket)
@@ -322,7 +322,7 @@ func TestSlowSender(t *testing.T) {
 
 func TestRequestLog(t *testing.T) {
 	var log bytes.Buffer
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Log = slog.New(slog.NewJSONHandler(&log, nil))
 	d := servertest.Serve(t, opt, "")
 	_, header, _ := overTCP(t, d).do("POST", "/v1/computers", `{"name":"curie"}`)
@@ -344,7 +344,7 @@ func TestRequestLog(t *testing.T) {
 
 // TestCallerGone: who hangs up before the answer is no defect of the daemon's, nor anything to warn of.
 func TestCallerGone(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Nouns.Computers = brokenNouns{Computers: opt.Nouns.Computers, after: time.Hour}
 	log, w := io.Pipe()
 	defer log.Close()

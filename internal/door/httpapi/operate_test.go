@@ -49,7 +49,7 @@ func fetched(t *testing.T, c *http.Client, url, token string) (int, string) {
 // TestOperatorsDoor: metrics are behind the socket or an operator's token, profiles behind the socket only, and
 // the two probes tell everybody one word.
 func TestOperatorsDoor(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Metrics = new(metric.Registry)
 	var unready atomic.Bool
 	opt.Ready = func(context.Context) error {
@@ -111,6 +111,7 @@ func (k limited) Check(ctx context.Context, secret string) (access.Token, error)
 
 // TestTenantsSeeNoMetrics: what is counted is everybody's, so only an admin's token does.
 func TestTenantsSeeNoMetrics(t *testing.T) {
+	nouns := servertest.New(t).Nouns()
 	for _, c := range []struct {
 		who    limited
 		status int
@@ -118,7 +119,7 @@ func TestTenantsSeeNoMetrics(t *testing.T) {
 		{limited{tenant: "acme"}, 403}, {limited{tenant: holt.DefaultTenant}, 403}, {limited{tenant: holt.DefaultTenant, rights: holt.Rights{ReadOnly: true}}, 403},
 		{limited{tenant: holt.DefaultTenant, rights: holt.Rights{Admin: true}}, 200},
 	} {
-		opt := servertest.Options(t, memory(t).Nouns())
+		opt := servertest.Options(t, nouns)
 		opt.Metrics = new(metric.Registry)
 		opt.Tokens = c.who
 		d := servertest.Serve(t, opt, "")
@@ -131,7 +132,7 @@ func TestTenantsSeeNoMetrics(t *testing.T) {
 
 // TestCallsAreCounted: by operation and status, whatever a caller writes into a path.
 func TestCallsAreCounted(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Metrics = new(metric.Registry)
 	d := servertest.Serve(t, opt, "")
 	local := onSocket(d.Socket)
@@ -162,7 +163,7 @@ func TestCallsAreCounted(t *testing.T) {
 
 // TestMetricsDoor: what needs no token has metrics only, and for its own names only.
 func TestMetricsDoor(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Metrics = new(metric.Registry)
 	d := servertest.Serve(t, opt, "")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -35,7 +35,7 @@ func (l *lockedLog) String() string {
 // the log; what anybody else says of himself is not heard.
 func TestCallersBehindAProxy(t *testing.T) {
 	for _, trusted := range []bool{true, false} {
-		opt := servertest.Options(t, memory(t).Nouns())
+		opt := servertest.Options(t, servertest.New(t).Nouns())
 		opt.Failures = &access.Rate{PerSecond: 0.001, Burst: 2}
 		log := new(lockedLog)
 		opt.Log = slog.New(slog.NewTextHandler(log, nil))

@@ -17,7 +17,7 @@ import (
 // TestSocketFromOutside: a terminal's WebSocket asks for what every call asks
 // for, and a page of another site gets none.
 func TestSocketFromOutside(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	ctx := t.Context()
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {
@@ -114,7 +114,7 @@ func talk(t *testing.T, ctx context.Context, conn *websocket.Conn) {
 // TestSocketAtTheEnd: a daemon that ends says so, does not wait for a terminal,
 // and its client goes on with the next.
 func TestSocketAtTheEnd(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	ctx := t.Context()
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {
@@ -143,7 +143,7 @@ func TestSocketAtTheEnd(t *testing.T) {
 
 // TestSocketOfRevoked: who is attached hears that the token was revoked, and not only that the line is cut.
 func TestSocketOfRevoked(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	ctx := t.Context()
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func ticket(c *caller, spec holt.TicketSpec) []string {
 
 // TestTickets: a page, which has no token, opens the WebSocket that a ticket was made for, once; nothing else opens with it.
 func TestTickets(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	ctx, c := t.Context(), overTCP(t, d)
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {
@@ -103,7 +103,7 @@ func TestTickets(t *testing.T) {
 
 // TestTicketsOfOne: a token that makes tickets and redeems none stops nobody else from making some, and itself until some are redeemed.
 func TestTicketsOfOne(t *testing.T) {
-	d := servertest.Serve(t, servertest.Options(t, memory(t).Nouns()), "")
+	d := servertest.Serve(t, servertest.Options(t, servertest.New(t).Nouns()), "")
 	c, person := overTCP(t, d), overSocket(t, d)
 	var one []string
 	for range 100 {
@@ -128,7 +128,7 @@ func (children) Check(_ context.Context, secret string) (access.Token, error) {
 
 // TestTicketsOfChildren: a token that makes others which make tickets stops no other tenant from making some, nor an admin.
 func TestTicketsOfChildren(t *testing.T) {
-	opt := servertest.Options(t, memory(t).Nouns())
+	opt := servertest.Options(t, servertest.New(t).Nouns())
 	opt.Tokens = children{}
 	c := overTCP(t, servertest.Serve(t, opt, ""))
 	make := func(token string) int {
@@ -153,7 +153,7 @@ func TestTicketsOfChildren(t *testing.T) {
 
 // TestOpenByAttaching: one URL is a terminal by name: the one that runs, or a new one; whoever was cut off gets no new one.
 func TestOpenByAttaching(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	ctx, c := t.Context(), overTCP(t, d)
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {

@@ -18,7 +18,7 @@ import (
 // TestTunnelFromOutside: a connection to a port asks for what every call asks for, speaks in plain words, and
 // says how it ends.
 func TestTunnelFromOutside(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(quietly{t}, nouns), "")
 	ctx := t.Context()
 	if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: "bell"}, ""); err != nil {

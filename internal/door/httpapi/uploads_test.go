@@ -21,7 +21,7 @@ import (
 
 // TestTus: what a client of tus 1.0.0 says and expects, byte for byte as that protocol has it.
 func TestTus(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	c := overTCP(t, d)
 	if _, err := nouns.Workspaces.Create(t.Context(), holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
@@ -95,7 +95,7 @@ func TestTus(t *testing.T) {
 // TestResumedAtOnce: whoever was cut off goes on at once, though the server has not noticed yet that the first connection is dead, and
 // what had come before counts.
 func TestResumedAtOnce(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	d := servertest.Serve(t, servertest.Options(t, nouns), "")
 	c := overTCP(t, d)
 	if _, err := nouns.Workspaces.Create(t.Context(), holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
@@ -156,7 +156,7 @@ func resumed(t *testing.T, nouns nouns.Set, d *servertest.Door, c *caller, sent,
 
 // TestSendGoesOn: Send goes on over connections that break again and again, and sends each byte once.
 func TestSendGoesOn(t *testing.T) {
-	nouns := memory(t).Nouns()
+	nouns := servertest.New(t).Nouns()
 	opt := servertest.Options(t, nouns)
 	d := servertest.Serve(t, opt, "")
 	if _, err := nouns.Workspaces.Create(t.Context(), holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {

@@ -1,9 +1,12 @@
+// Package servertest holds what tests of the doors stand on: a daemon on the local engine, a server in front of it, and
+// the conformance suite of the server's nouns.
 package servertest
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +19,8 @@ import (
 
 // Conformance checks what the comments in package server promise of its nouns.
 // open returns a fresh set without computers and workspaces; closing it is the
-// test's to arrange.
-func Conformance(t *testing.T, open func(t *testing.T) nouns.Set) {
+// test's to arrange. only names the parts to check; without any, all are.
+func Conformance(t *testing.T, open func(t *testing.T) nouns.Set, only ...string) {
 	for _, c := range []struct {
 		name string
 		f    func(*testing.T, nouns.Set)
@@ -26,7 +29,9 @@ func Conformance(t *testing.T, open func(t *testing.T) nouns.Set) {
 		{"runs", runSeveral}, {"follow", follow}, {"input", input}, {"signal", signal}, {"terminals", terminalVerbs}, {"typists", terminalTypists},
 		{"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"snapshots", snapshotVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"tokens", tokenVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"events", eventVerbs}, {"uploads", uploadVerbs}, {"daemon", daemonVerbs},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.f(t, open(t)) })
+		if len(only) == 0 || slices.Contains(only, c.name) {
+			t.Run(c.name, func(t *testing.T) { c.f(t, open(t)) })
+		}
 	}
 }
 

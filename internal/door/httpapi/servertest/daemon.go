@@ -1,98 +1,159 @@
 package servertest
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"io"
+	"log/slog"
+	"net"
 	"os"
-	"slices"
 	"strings"
+	"sync/atomic"
+	"testing"
 
 	"holt"
+	"holt/internal/cli"
+	"holt/internal/daemon"
+	"holt/internal/engine/machine"
+	"holt/internal/engine/machine/local"
+	"holt/internal/engine/machine/machinetest"
 )
 
-type images struct{ m *Memory }
-
-func (n images) List(context.Context) ([]holt.Image, error) {
-	at := n.m.began
-	return []holt.Image{
-		{Template: "coding-agent"},
-		{Template: "base", Built: true, Digest: strings.Repeat("fedcba9876543210", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at}, // an older one
-		{Template: "base", Built: true, Digest: strings.Repeat("0123456789abcdef", 4), MinDiskMB: 2048, Bytes: 400 << 20, BuiltAt: &at, Ready: []holt.Shape{{CPUs: 1, MemoryMB: 1024}, {CPUs: 2, MemoryMB: 3072}}},
-	}, nil
+// New opens a daemon on the local engine, in a data directory of its own. It ends with the test, and everything in it.
+func New(t testing.TB) *daemon.Daemon {
+	t.Helper()
+	return withPreviews(Open(t, Config(t, Home(t))))
 }
 
-// Boot is quick where nothing has to be started; its own template is the built one.
-func (n images) Boot(ctx context.Context, ref string, shape holt.Shape, _ string) (holt.Image, error) {
-	shape = holt.Shape{CPUs: cmp.Or(shape.CPUs, 1), MemoryMB: cmp.Or(shape.MemoryMB, 1024)}
-	if shape.MemoryMB < 256 {
-		return holt.Image{}, holt.Errorf(holt.InvalidArgument, "a computer cannot have %d MiB of memory", shape.MemoryMB)
+// NewSandboxed is [New] with sandboxes, which can be snapshot, forked and paused, and have networks. Each costs about a
+// second of processor time.
+func NewSandboxed(t testing.TB) *daemon.Daemon {
+	t.Helper()
+	cfg := Config(t, Home(t))
+	cfg.Engine, cfg.Sandbox, cfg.ImageDir = daemon.EngineGVisor, machinetest.Holt(t), machinetest.Images(t)
+	cfg.Network = []string{cfg.Sandbox, cli.NetworkProcess}
+	return withPreviews(Open(t, cfg))
+}
+
+// withPreviews has a daemon show addresses of previews, at which nothing listens.
+func withPreviews(d *daemon.Daemon) *daemon.Daemon {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4647}
+	d.Previews().ListensAt(at, false)
+	d.Previews().ListensAtLoopback(at)
+	return d
+}
+
+// Home is a data directory; when the test ends nothing may be left of it.
+func Home(t testing.TB) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("the local engine makes namespaces: run this test as root")
 	}
-	all, err := n.List(ctx)
-	for _, image := range slices.Backward(all) {
-		if image.Built && (image.Template == ref || image.Digest == ref) {
-			image.Ready = []holt.Shape{shape}
-			return image, err
-		}
+	dir, err := os.MkdirTemp("", "holt-home") // shorter than t.TempDir: it has unix sockets
+	if err != nil {
+		t.Fatal(err)
 	}
-	return holt.Image{}, holt.Errorf(holt.NotFound, "there is no image %q", ref).WithHint("holt image list shows those that are here")
-}
-
-// archive is one without a pack: what is in memory stays there.
-type archive struct{}
-
-func (archive) Get(context.Context) (holt.Archive, error) {
-	return holt.Archive{Place: "memory"}, nil
-}
-
-func (archive) Collect(context.Context, string) (holt.Collected, error) { return holt.Collected{}, nil }
-
-func (archive) Check(context.Context) (holt.ArchiveReport, error) {
-	return holt.ArchiveReport{Problems: []string{}}, nil
-}
-
-type daemon struct{ m *Memory }
-
-func (n daemon) Health(context.Context) (holt.Health, error) {
-	n.m.mu.Lock()
-	defer n.m.mu.Unlock()
-	running := 0
-	for _, c := range n.m.computers {
-		if c.State == holt.ComputerRunning {
-			running++
-		}
-	}
-	return holt.Health{Status: "ok", Version: n.m.Version, PID: os.Getpid(), DataDir: n.m.dir, Engine: "memory", StartedAt: n.m.began, Running: running}, nil
-}
-
-func (n daemon) Doctor(context.Context) ([]holt.Finding, error) {
-	return []holt.Finding{
-		{Name: "processor", Verdict: holt.VerdictOK, Found: "2 cores"},
-		{Name: "kvm", Verdict: holt.VerdictWarn, Found: "no hardware virtualisation", Do: "nothing: computers run in software, slowly"},
-	}, nil
-}
-
-func (n daemon) Down(_ context.Context, spec holt.DownSpec, key string) (holt.DownReport, error) {
-	return once(n.m, key, []any{"down", spec}, func() (holt.DownReport, error) {
-		var report holt.DownReport
-		for _, c := range n.m.computers {
-			if c.State != holt.ComputerRunning {
-				continue
-			}
-			if spec.Computers == holt.DownKeep {
-				report.Kept = append(report.Kept, c.Name)
-				continue
-			}
-			if spec.Computers == holt.DownPause {
-				c.State = holt.ComputerPaused
-				report.Paused = append(report.Paused, c.Name)
-				continue
-			}
-			c.State = holt.ComputerStopped
-			report.Stopped = append(report.Stopped, c.Name)
-		}
-		slices.Sort(report.Stopped)
-		slices.Sort(report.Kept)
-		n.m.endOnce.Do(func() { close(n.m.ended) })
-		return report, nil
+	t.Cleanup(func() {
+		NothingLeft(t, dir)
+		os.RemoveAll(dir)
 	})
+	return dir
+}
+
+// NothingLeft fails if a process or a mount of the data directory is left, and ends it.
+func NothingLeft(t testing.TB, dir string) {
+	t.Helper()
+	for _, s := range Machines(t, dir) {
+		t.Errorf("a machine is left: %+v", s)
+		s.Kill()
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, dir) {
+			t.Errorf("a mount is left: %s", line)
+		}
+	}
+}
+
+// Machines lists the machines of the local engine in a data directory that run.
+func Machines(t testing.TB, dir string) []machine.Stray {
+	t.Helper()
+	list, err := local.New(local.Options{}).Strays(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	return list
+}
+
+// Config is a daemon on the local engine.
+func Config(t testing.TB, dir string) daemon.Config {
+	t.Helper()
+	guest, err := os.ReadFile(machinetest.Agent(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return daemon.Config{DataDir: dir, Engine: daemon.EngineLocal, GuestBinary: guest, Version: "test", Log: Log(LogTo{t}), TXT: anybodys}
+}
+
+// anybodys is the DNS of names that every tenant of the tests has.
+func anybodys(context.Context, string) ([]string, error) {
+	return []string{"holt=default", "holt=team-a", "holt=team-b"}, nil
+}
+
+// Log has a daemon's warnings and errors, or all that it logs with HOLT_TEST_LOG set. The
+// lines of a failing test would drown in it, and CI keeps only the last.
+func Log(w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	if os.Getenv("HOLT_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// Logged counts the lines that daemons of this process have logged.
+var Logged atomic.Int64
+
+// LogTo puts a daemon's log into the test's.
+type LogTo struct{ T testing.TB }
+
+func (l LogTo) Write(p []byte) (int, error) {
+	Logged.Add(int64(bytes.Count(p, []byte{'\n'})))
+	l.T.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// Open opens a daemon that ends with the test, and everything in it.
+func Open(t testing.TB, cfg daemon.Config) *daemon.Daemon {
+	t.Helper()
+	d, err := daemon.Open(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { End(t, d) })
+	return d
+}
+
+// End checks all workspaces of a daemon and ends it, and everything in it.
+func End(t testing.TB, d *daemon.Daemon) {
+	t.Helper()
+	ctx := context.Background()
+	all, err := d.Workspaces().List(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, w := range all {
+		report, err := d.Workspaces().Check(ctx, string(w.ID))
+		if err != nil || len(report.Problems) > 0 {
+			t.Errorf("check of %s: %v %v", w.Name, report.Problems, err)
+		}
+	}
+	if _, err := d.Down(ctx, holt.DownSpec{}, ""); err != nil {
+		t.Error("down:", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error("close:", err)
+	}
 }

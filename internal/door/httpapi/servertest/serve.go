@@ -2,9 +2,7 @@ package servertest
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"reflect"
 	"sync"
@@ -64,14 +62,7 @@ type Door struct {
 // Options returns a test's server options for some nouns. Warnings and errors are in
 // the test's log, with HOLT_TEST_LOG set every request.
 func Options(t testing.TB, nouns nouns.Set) httpapi.Options {
-	level := slog.LevelWarn
-	if os.Getenv("HOLT_TEST_LOG") != "" {
-		level = slog.LevelDebug
-	}
-	opt := httpapi.Options{
-		Nouns: nouns, Authorize: Everything{}, Tokens: Tokens{}, Version: "test",
-		Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: level})),
-	}
+	opt := httpapi.Options{Nouns: nouns, Authorize: Everything{}, Tokens: Tokens{}, Version: "test", Log: Log(logTo{t})}
 	if log, ok := nouns.Audit.(httpapi.Auditor); ok { // it is one that has not been put behind anything
 		opt.Audit = log
 	}
