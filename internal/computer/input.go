@@ -15,7 +15,8 @@ const inputTries = 5
 // the input's start. Bytes that the run already has are skipped, so an interrupted call can be
 // repeated; a negative offset continues where the input is. It returns the offset for the next
 // call. eof ends the input at the end of src; otherwise, and if src fails, it stays open. With
-// wanted it reads src only once a process of the run waits for input.
+// wanted it reads src only once a process of the run waits for input. If the run ends first, Input
+// returns at once, and one Read of src may still be going on.
 //
 // Errors: Conflict when the run or its input has ended, InvalidArgument when bytes before offset
 // are missing; those of src.
@@ -43,8 +44,17 @@ func (r *Runs) Input(ctx context.Context, id holt.RunID, offset int64, src io.Re
 	if err != nil {
 		return 0, err
 	}
-	if _, err := io.Copy(in, src); err != nil {
-		return 0, err
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(in, src)
+		copied <- err
+	}()
+	select {
+	case err := <-copied:
+		if err != nil {
+			return 0, err
+		}
+	case <-in.Answered():
 	}
 	return in.End()
 }

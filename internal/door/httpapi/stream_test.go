@@ -158,11 +158,6 @@ func TestInputOfEndedRun(t *testing.T) {
 	if out, _ := servertest.Collect(t, nouns, run.ID); out[holt.RunStdout] != "got hi\n" {
 		t.Errorf("output %q", out)
 	}
-	go func() {
-		for err := error(nil); err == nil; time.Sleep(10 * time.Millisecond) {
-			_, err = io.WriteString(conn, "3\r\nho\n\r\n")
-		}
-	}()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

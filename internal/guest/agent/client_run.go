@@ -146,6 +146,9 @@ type RunInput struct {
 	answer inputAnswer
 }
 
+// Answered is closed when the guest has answered, for example because the run has ended. Then End returns at once.
+func (in *RunInput) Answered() <-chan struct{} { return in.done }
+
 func (in *RunInput) await() {
 	in.err = describe(in.s.ctx, opRunInput, readAnswer(in.s, &in.answer))
 	close(in.done)
@@ -170,8 +173,12 @@ func (in *RunInput) Write(p []byte) (int, error) {
 
 // End ends the writing and returns how many bytes of input the run has received since its start.
 func (in *RunInput) End() (taken int64, err error) {
-	in.once.Do(func() { in.w.end() })
-	<-in.done
+	select {
+	case <-in.done: // a Write may still be going on
+	default:
+		in.once.Do(func() { in.w.end() })
+		<-in.done
+	}
 	if in.err == nil && in.answer.Taken < 0 {
 		in.err = holt.Errorf(holt.Corrupt, "guest reports a negative size of input: %d", in.answer.Taken)
 	}

@@ -25,6 +25,9 @@ type input struct {
 	taken   int64 // bytes written to the run's pipe; guarded by sending
 }
 
+// inputGrace is how long an end of the input may come after the run's end and still be accepted.
+const inputGrace = time.Second
+
 // enter waits to become the sending host, or returns Conflict. leave must be called once.
 func (r *run) enter(st *serverStream, offset int64) (leave func(), err error) {
 	r.input.seat.Lock()
@@ -73,7 +76,16 @@ func (s *Server) inputRun(ctx context.Context, st *serverStream) error {
 	if err := st.agree(nil); err != nil {
 		return err
 	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-r.ended: // and its input is closed; an end of the input may be on its way
+			st.SetReadDeadline(time.Now().Add(inputGrace))
+		case <-over:
+		}
+	}()
 	err = r.take(&chunkReader{r: st}, r.input.taken-args.Offset, args.Keep)
+	close(over)
 	answer := inputAnswer{r.input.taken}
 	leave() // before the answer: the host may then send more at once
 	writeAnswer(st, answer, err)
@@ -91,6 +103,8 @@ func (r *run) take(in *chunkReader, skip int64, keep bool) error {
 	switch {
 	case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EPIPE):
 		return holt.Errorf(holt.Conflict, "run %s has closed its input", r.group.id)
+	case isTimeout(err) && r.snapshot().State != holt.RunRunning:
+		return holt.Errorf(holt.Conflict, "run %s has ended", r.group.id)
 	case isTimeout(err): // a deadline set by enter
 		return holt.Errorf(holt.Conflict, "another client took over the input of run %s", r.group.id)
 	case err == nil && !keep:
