@@ -131,7 +131,7 @@ func (s Service) unit() string {
 	}
 	line("ExecStart=%s/bin/sh -c %s", env, argument(s.Command))
 	if probe := s.Ready.probe(); probe != "" {
-		line("ExecStartPost=%s/bin/bash -c %s", env, argument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=%s/bin/bash -c %s", env, argument("until "+probe+" >/dev/null 2>&1; do [ -d /proc/$MAINPID ] || exit 1; sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d", cmp.Or(s.Ready.Seconds, defaultReadySeconds))
 	line("Restart=%s\nRestartSec=1", cmp.Or(s.Restart, "on-failure"))

@@ -52,7 +52,7 @@ func unitText(s holt.ServiceSpec) (string, error) {
 	line("User=%s\nWorkingDirectory=%s", s.User, strings.ReplaceAll(string(s.Cwd), "%", "%%"))
 	line("ExecStart=%s/bin/bash -c %s", env, unitArgument(string(s.Command)))
 	if probe := readyProbe(s.Ready); probe != "" {
-		line("ExecStartPost=%s/bin/bash -c %s", env, unitArgument("until "+probe+" >/dev/null 2>&1; do sleep 0.2; done"))
+		line("ExecStartPost=%s/bin/bash -c %s", env, unitArgument("until "+probe+" >/dev/null 2>&1; do [ -d /proc/$MAINPID ] || exit 1; sleep 0.2; done"))
 	}
 	line("TimeoutStartSec=%d\nTimeoutStopSec=10\nRestart=%s\nRestartSec=1", s.Ready.Seconds, s.Restart)
 	line("\n[Install]\nWantedBy=multi-user.target\n\n[X-Holt]\n%s%s", specMark, spec)

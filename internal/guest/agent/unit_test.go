@@ -24,7 +24,7 @@ func TestUnit(t *testing.T) {
 	for _, line := range []string{
 		`ExecStart=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "echo \"100%%\" $$HOME '\\n'"`, // counts more than EnvironmentFile=, as Environment= does not
 		"User=agent", "WorkingDirectory=/home/agent", "Restart=on-failure", "TimeoutStartSec=60", "PartOf=holt-fork.target", "Before=holt-fork.target",
-		`ExecStartPost=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "until /bin/sh -c 'test -e '\\''x y'\\''' >/dev/null 2>&1; do sleep 0.2; done"`,
+		`ExecStartPost=/usr/bin/env "A=b \"c\" %%d" /bin/bash -c "until /bin/sh -c 'test -e '\\''x y'\\''' >/dev/null 2>&1; do [ -d /proc/$$MAINPID ] || exit 1; sleep 0.2; done"`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("%s is not in\n%s", line, text)
