@@ -37,7 +37,7 @@ func TestLateAnswer(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // the end of the question has gone out
 			close(gone)
 		}
-		if h, err := c.Hello(soon(t)); err != nil || h.Instance != "x" {
+		if h, err := c.Hello(t.Context()); err != nil || h.Instance != "x" {
 			t.Fatalf("the next one: %+v, %v", h, err)
 		}
 	}
