@@ -89,7 +89,7 @@ func fake(t *testing.T, script string) string {
 func TestBootProbeHangs(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	hangs := fake(t, `trap '' TERM INT; echo $$ > `+pid+`; exec sleep infinity`)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	err := bootProbe(ctx, hangs, machine.AccelKVM)
 	if err == nil || !strings.Contains(err.Error(), "not done") {
