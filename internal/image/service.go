@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	"holt/internal/guest/unit"
 )
 
 // Service is a program that runs in every computer of the template from its
@@ -121,7 +122,7 @@ func (s Service) unit() string {
 		env = "/usr/bin/env "
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Environment)) {
-		env += argument(k+"="+s.Environment[k]) + " "
+		env += unit.Argument(k+"="+s.Environment[k]) + " "
 	}
 	if s.User != "" {
 		line("User=%s", s.User)
@@ -129,31 +130,10 @@ func (s Service) unit() string {
 	if s.Directory != "" {
 		line("WorkingDirectory=%s", strings.ReplaceAll(s.Directory, "%", "%%"))
 	}
-	line("ExecStart=%s/bin/sh -c %s", env, argument(s.Command))
-	if probe := s.Ready.probe(); probe != "" {
-		line("ExecStartPost=%s/bin/bash -c %s", env, argument("until "+probe+" >/dev/null 2>&1; do [ -d /proc/$MAINPID ] || exit 1; sleep 0.2; done"))
-	}
+	line("ExecStart=%s/bin/sh -c %s", env, unit.Argument(s.Command))
+	b.WriteString(unit.AwaitReady(env, s.Ready.Port, s.Ready.Command))
 	line("TimeoutStartSec=%d", cmp.Or(s.Ready.Seconds, defaultReadySeconds))
 	line("Restart=%s\nRestartSec=1", cmp.Or(s.Restart, "on-failure"))
 	line("\n[Install]\nWantedBy=multi-user.target")
 	return b.String()
 }
-
-// probe returns a shell command that succeeds once the service is ready, or "".
-func (r Ready) probe() string {
-	if r.Port != 0 {
-		return "(exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port) + ")"
-	}
-	if r.Command == "" {
-		return ""
-	}
-	return "/bin/sh -c " + quote(r.Command)
-}
-
-// word quotes s for a unit file, in which % is special.
-func word(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s) + `"`
-}
-
-// argument quotes s for a command in a unit file, in which $ is special too.
-func argument(s string) string { return strings.ReplaceAll(word(s), "$", "$$") }

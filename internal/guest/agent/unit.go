@@ -6,10 +6,10 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"holt"
+	"holt/internal/guest/unit"
 )
 
 // unitDir is the directory of the units of services, both added ones and those of the template.
@@ -47,36 +47,15 @@ func unitText(s holt.ServiceSpec) (string, error) {
 		env = "/usr/bin/env "
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
-		env += unitArgument(string(k+"="+s.Env[k])) + " "
+		env += unit.Argument(string(k+"="+s.Env[k])) + " "
 	}
 	line("User=%s\nWorkingDirectory=%s", s.User, strings.ReplaceAll(string(s.Cwd), "%", "%%"))
-	line("ExecStart=%s/bin/bash -c %s", env, unitArgument(string(s.Command)))
-	if probe := readyProbe(s.Ready); probe != "" {
-		line("ExecStartPost=%s/bin/bash -c %s", env, unitArgument("until "+probe+" >/dev/null 2>&1; do [ -d /proc/$MAINPID ] || exit 1; sleep 0.2; done"))
-	}
+	line("ExecStart=%s/bin/bash -c %s", env, unit.Argument(string(s.Command)))
+	b.WriteString(unit.AwaitReady(env, s.Ready.Port, string(s.Ready.Command)))
 	line("TimeoutStartSec=%d\nTimeoutStopSec=10\nRestart=%s\nRestartSec=1", s.Ready.Seconds, s.Restart)
 	line("\n[Install]\nWantedBy=multi-user.target\n\n[X-Holt]\n%s%s", specMark, spec)
 	return b.String(), nil
 }
-
-// readyProbe returns a shell command that succeeds once a service is ready, or "".
-func readyProbe(r holt.ServiceReady) string {
-	if r.Port != 0 {
-		return "(exec 3<>/dev/tcp/127.0.0.1/" + strconv.Itoa(r.Port) + ")"
-	}
-	if r.Command == "" {
-		return ""
-	}
-	return "/bin/sh -c '" + strings.ReplaceAll(string(r.Command), "'", `'\''`) + "'"
-}
-
-// unitWord quotes s as one word of a unit file, and escapes %.
-func unitWord(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(s) + `"`
-}
-
-// unitArgument quotes s as one word of a command in a unit file, and also escapes $.
-func unitArgument(s string) string { return strings.ReplaceAll(unitWord(s), "$", "$$") }
 
 // readUnit returns the service of a unit file; ok is false if it is not one.
 func readUnit(path, text string) (s holt.Service, ok bool) {
