@@ -104,12 +104,7 @@ func openAPIRoom(ctx context.Context, b *bench, dir string) (*apiRoom, error) {
 	if err := d.launch(ctx, "local", "--listen", "127.0.0.1:"+port, "--token-rate", "0", "--preview-listen", "127.0.0.1:"+ports[1], "--ssh-listen", "127.0.0.1:"+ports[2]); err != nil {
 		return nil, err
 	}
-	secret, err := os.ReadFile(filepath.Join(d.data, "token"))
-	if err != nil {
-		return nil, err
-	}
-	token := strings.TrimSpace(string(secret))
-	overTCP, err := client.New(client.Options{Host: "127.0.0.1:" + port, Token: token})
+	overTCP, token, err := d.overTCP(port)
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"holt"
-	"holt/client"
 )
 
 const buyersAbout = `
@@ -35,85 +33,56 @@ func buyersGroup(ctx context.Context, b *bench) (*section, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := os.ReadFile(filepath.Join(near.data, "token"))
-	if err != nil {
-		return nil, err
-	}
 	far := &daemon{b: b, data: near.data}
-	if far.client, err = client.New(client.Options{Host: "127.0.0.1:" + port, Token: strings.TrimSpace(string(secret))}); err != nil {
+	if far.client, _, err = near.overTCP(port); err != nil {
 		return nil, err
 	}
+	defer far.client.Close()
 	engine, _, _ := strings.Cut(b.accelerator, "-")
-	s := &seat{d: near, engine: engine}
-	if err := s.open(ctx); err != nil {
+	here, there := &seat{d: near, engine: engine}, &seat{d: far, engine: engine}
+	if err := here.open(ctx); err != nil {
 		return nil, err
-	}
-	pause := func(ctx context.Context, d *daemon) error {
-		_, err := d.client.Computers.Pause(ctx, s.computer(), "")
-		return err
-	}
-	forks := func(n int) func(context.Context, *daemon) (float64, error) {
-		return func(ctx context.Context, d *daemon) (float64, error) { return d.fork(ctx, s.computer(), n, nil) }
-	}
-	at := func(d *daemon) *seat { return &seat{d: d, engine: s.engine} }
-	timedIn := func(script string) func(context.Context, *daemon) (float64, error) {
-		return func(ctx context.Context, d *daemon) (float64, error) {
-			began := time.Now()
-			_, err := at(d).sh(ctx, script)
-			return sinceMS(began), err
-		}
 	}
 	out := &section{title: "What buyers compare", columns: []string{onNodeColumn, httpColumn}, about: fmt.Sprintf(buyersAbout, b.template, b.accelerator)}
-	for _, w := range []work[*daemon]{
-		{name: "create → first command answered", unit: millis, measure: func(ctx context.Context, d *daemon) (float64, error) { return at(d).create(ctx) },
-			after: func(ctx context.Context, d *daemon) error {
-				_, err := d.client.Computers.Delete(ctx, otherSeat, "")
-				return err
-			}},
-		{name: "run of a program (`true`), warm", unit: millis, measure: func(ctx context.Context, d *daemon) (float64, error) {
-			return measureRuns(ctx, caller{at(d).run, b.runs})
-		}},
-		{name: "fork → first command answered", unit: millis, measure: forks(1)},
-		{name: "10 forks at once → all have answered", unit: millis, measure: forks(10), most: 3},
-		{name: "memory of a fork's own", unit: megabytesHeld, most: 3, measure: func(ctx context.Context, d *daemon) (held float64, err error) {
-			_, err = d.fork(ctx, s.computer(), 1, func(id holt.ComputerID) (err error) {
-				held, err = d.ownMemory(ctx, id, new(figure))
+	for _, w := range []work[*seat]{
+		{name: "create → first command answered", unit: millis, measure: createSeat, after: deleteOther},
+		{name: "run of a program (`true`), warm", unit: millis, measure: shortRuns},
+		{name: "fork → first command answered", unit: millis, measure: forkSeats(1)},
+		{name: "10 forks at once → all have answered", unit: millis, measure: forkSeats(10), most: 3},
+		{name: "memory of a fork's own", unit: megabytesHeld, most: 3, measure: func(ctx context.Context, s *seat) (held float64, err error) {
+			_, err = s.d.fork(ctx, s.computer(), 1, func(id holt.ComputerID) (err error) {
+				held, err = s.d.ownMemory(ctx, id, new(figure))
 				return err
 			})
 			return held, err
 		}},
-		{name: "pause of a snapshot: the computer stands still", unit: millis, measure: func(ctx context.Context, d *daemon) (float64, error) {
-			m, err := d.client.Computers.Snapshot(ctx, s.computer(), holt.SnapshotSpec{}, "")
+		{name: "pause of a snapshot", unit: millis, measure: func(ctx context.Context, s *seat) (float64, error) {
+			m, err := s.d.client.Computers.Snapshot(ctx, s.computer(), holt.SnapshotSpec{}, "")
 			if err == nil {
-				_, err = d.client.Snapshots.Delete(ctx, string(m.ID), "")
+				_, err = s.d.client.Snapshots.Delete(ctx, string(m.ID), "")
 			}
 			return m.PauseMS, err
 		}},
-		{name: "resume → first command answered", unit: millis, before: pause, measure: func(ctx context.Context, d *daemon) (float64, error) {
-			began := time.Now()
-			err := at(d).run(ctx)
-			return sinceMS(began), err
-		}},
+		{name: "resume → first command answered", unit: millis, before: pauseSeat, measure: oneRun},
 		{name: "1,000 small files written in the workspace", unit: millis, most: 5, measure: timedIn("rm -rf /home/agent/s && mkdir /home/agent/s && cd /home/agent/s && for i in $(seq 1000); do echo $i >$i; done")},
-		{name: "1,000 small files read in the workspace, guest's cache dropped", unit: millis, most: 5, before: func(ctx context.Context, d *daemon) error {
-			_, err := at(d).sh(ctx, "sync; echo 3 >/proc/sys/vm/drop_caches || true")
+		{name: "1,000 small files read in the workspace, guest's cache dropped", unit: millis, most: 5, before: func(ctx context.Context, s *seat) error {
+			_, err := s.sh(ctx, "sync; echo 3 >/proc/sys/vm/drop_caches || true")
 			return err
 		}, measure: timedIn("cat /home/agent/s/* >/dev/null")},
-		{name: "256 MiB written in the workspace and made durable", unit: megabytes, most: 5, measure: func(ctx context.Context, d *daemon) (float64, error) {
+		{name: "256 MiB written in the workspace and made durable", unit: megabytes, most: 5, measure: func(ctx context.Context, s *seat) (float64, error) {
 			began := time.Now()
-			_, err := at(d).sh(ctx, "dd if=/dev/zero of=/home/agent/large bs=1M count=256 conv=fsync status=none")
+			_, err := s.sh(ctx, "dd if=/dev/zero of=/home/agent/large bs=1M count=256 conv=fsync status=none")
 			return 256 * (1 << 20) / 1e6 / time.Since(began).Seconds(), err
 		}},
 	} {
 		if w.unit == megabytesHeld && engine != "qemu" {
 			continue // a sandbox is many processes, which share the guest's memory
 		}
-		f, err := rounds(ctx, b, b.rounds, w, []column[*daemon]{{onNodeColumn, near}, {httpColumn, far}})
+		f, err := rounds(ctx, b, b.rounds, w, []column[*seat]{{onNodeColumn, here}, {httpColumn, there}})
 		if err != nil {
 			return nil, err
 		}
 		out.figures = append(out.figures, f)
 	}
-	far.client.Close()
 	return out, nil
 }

@@ -102,6 +102,17 @@ func (d *daemon) await(ctx context.Context) error {
 	}
 }
 
+// overTCP returns the daemon's token, and a client that calls it with that at a port of the loopback.
+func (d *daemon) overTCP(port string) (*client.Client, string, error) {
+	secret, err := os.ReadFile(filepath.Join(d.data, "token"))
+	if err != nil {
+		return nil, "", err
+	}
+	token := strings.TrimSpace(string(secret))
+	c, err := client.New(client.Options{Host: "127.0.0.1:" + port, Token: token})
+	return c, token, err
+}
+
 // stop ends computers and daemon; what does not end by itself is killed, and
 // the machines are left to the sweep.
 func (d *daemon) stop() error {

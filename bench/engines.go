@@ -80,9 +80,6 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 		title: "Engines without KVM, compared", about: fmt.Sprintf(enginesAbout, d.b.template),
 		columns: []string{gvisorColumn, tcgColumn, chrootColumn}, ratios: [][2]string{{gvisorColumn, tcgColumn}, {gvisorColumn, chrootColumn}},
 	}
-	forks := func(n int) func(context.Context, *seat) (float64, error) {
-		return func(ctx context.Context, s *seat) (float64, error) { return d.fork(ctx, s.computer(), n, nil) }
-	}
 	engines := []column[*seat]{{gvisorColumn, gvisor}, {tcgColumn, tcg}}
 	all := append(engines[:2:2], column[*seat]{chrootColumn, native})
 	most := func(limit float64) []target { return []target{{gvisorColumn, "", limit}} }
@@ -90,29 +87,16 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 		work[*seat]
 		in []column[*seat]
 	}{
-		{work[*seat]{name: "create from a template → first command answered", unit: millis, targets: most(250), measure: func(ctx context.Context, s *seat) (float64, error) { return s.create(ctx) },
-			after: func(ctx context.Context, _ *seat) error {
-				_, err := d.client.Computers.Delete(ctx, otherSeat, "")
-				return err
-			}}, engines},
-		{work[*seat]{name: "run of a program (`true`), warm", unit: millis, targets: most(20), measure: func(ctx context.Context, s *seat) (float64, error) {
-			return measureRuns(ctx, caller{s.run, d.b.runs})
-		}}, all},
-		{work[*seat]{name: "fork → first command answered", unit: millis, targets: most(350), measure: forks(1)}, engines},
-		{work[*seat]{name: "four forks at once → all have answered", unit: millis, measure: forks(4), most: 3}, engines},
+		{work[*seat]{name: "create from a template → first command answered", unit: millis, targets: most(250), measure: createSeat, after: deleteOther}, engines},
+		{work[*seat]{name: "run of a program (`true`), warm", unit: millis, targets: most(20), measure: shortRuns}, all},
+		{work[*seat]{name: "fork → first command answered", unit: millis, targets: most(350), measure: forkSeats(1)}, engines},
+		{work[*seat]{name: "four forks at once → all have answered", unit: millis, measure: forkSeats(4), most: 3}, engines},
 		{work[*seat]{name: "pause, whole", unit: millis, targets: most(150), measure: func(ctx context.Context, s *seat) (float64, error) {
 			began := time.Now()
-			_, err := d.client.Computers.Pause(ctx, s.computer(), "")
+			err := pauseSeat(ctx, s)
 			return sinceMS(began), err
 		}, after: func(ctx context.Context, s *seat) error { return s.run(ctx) }}, engines},
-		{work[*seat]{name: "resume → first command answered", unit: millis, targets: most(350), before: func(ctx context.Context, s *seat) error {
-			_, err := d.client.Computers.Pause(ctx, s.computer(), "")
-			return err
-		}, measure: func(ctx context.Context, s *seat) (float64, error) {
-			began := time.Now()
-			err := s.run(ctx)
-			return sinceMS(began), err
-		}}, engines},
+		{work[*seat]{name: "resume → first command answered", unit: millis, targets: most(350), before: pauseSeat, measure: oneRun}, engines},
 		{work[*seat]{name: "Python loop", unit: perSecond, targets: []target{{gvisorColumn, chrootColumn, 0.95}}, measure: func(ctx context.Context, s *seat) (float64, error) {
 			out, err := s.sh(ctx, loop)
 			if err != nil {
@@ -120,19 +104,11 @@ func enginesSection(ctx context.Context, d *daemon, _, dir string) (*section, er
 			}
 			return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		}}, all},
-		{work[*seat]{name: "100 × fork and exec of `true`", unit: millis, measure: func(ctx context.Context, s *seat) (float64, error) {
-			began := time.Now()
-			_, err := s.sh(ctx, "for i in $(seq 100); do /bin/true; done")
-			return sinceMS(began), err
-		}}, all},
+		{work[*seat]{name: "100 × fork and exec of `true`", unit: millis, measure: timedIn("for i in $(seq 100); do /bin/true; done")}, all},
 		{work[*seat]{name: "git status, 20,000 files in the workspace", unit: millis, targets: most(1000), most: 3, setup: func(ctx context.Context, s *seat) error {
 			_, err := s.sh(ctx, "export HOME=/root; cd /home/agent && git init -q tree && cd tree && for d in $(seq 100); do mkdir $d; (cd $d; for f in $(seq 200); do echo $f > $f; done); done; git add -A && git status > /dev/null")
 			return err
-		}, measure: func(ctx context.Context, s *seat) (float64, error) {
-			began := time.Now()
-			_, err := s.sh(ctx, "cd /home/agent/tree && git -c safe.directory='*' status > /dev/null")
-			return sinceMS(began), err
-		}}, engines[:1]},
+		}, measure: timedIn("cd /home/agent/tree && git -c safe.directory='*' status > /dev/null")}, engines[:1]},
 		{work[*seat]{name: "memory without the guest's", unit: megabytesHeld, targets: most(40), measure: func(ctx context.Context, s *seat) (float64, error) { return s.overhead(ctx) }}, engines[:1]},
 	} {
 		f, err := rounds(ctx, d.b, d.b.rounds, w.work, w.in)
@@ -178,14 +154,51 @@ func (s *seat) open(ctx context.Context) error {
 // otherSeat is a computer that is made to be measured, and deleted.
 const otherSeat = "other"
 
-// create measures how long it takes to make a computer that answers.
-func (s *seat) create(ctx context.Context) (float64, error) {
+// createSeat measures how long it takes to make a computer that answers.
+func createSeat(ctx context.Context, s *seat) (float64, error) {
 	began := time.Now()
 	_, err := s.d.client.Computers.Create(ctx, s.spec(otherSeat), "")
 	if err == nil {
 		_, err = s.d.run(ctx, otherSeat, "/bin/true")
 	}
 	return sinceMS(began), err
+}
+
+// deleteOther deletes what createSeat has made.
+func deleteOther(ctx context.Context, s *seat) error {
+	_, err := s.d.client.Computers.Delete(ctx, otherSeat, "")
+	return err
+}
+
+// shortRuns measures them.
+func shortRuns(ctx context.Context, s *seat) (float64, error) {
+	return measureRuns(ctx, caller{s.run, s.d.b.runs})
+}
+
+// oneRun measures a run; a paused computer is resumed for it.
+func oneRun(ctx context.Context, s *seat) (float64, error) {
+	began := time.Now()
+	err := s.run(ctx)
+	return sinceMS(began), err
+}
+
+func pauseSeat(ctx context.Context, s *seat) error {
+	_, err := s.d.client.Computers.Pause(ctx, s.computer(), "")
+	return err
+}
+
+// forkSeats measures n forks at once.
+func forkSeats(n int) func(context.Context, *seat) (float64, error) {
+	return func(ctx context.Context, s *seat) (float64, error) { return s.d.fork(ctx, s.computer(), n, nil) }
+}
+
+// timedIn measures a shell command.
+func timedIn(script string) func(context.Context, *seat) (float64, error) {
+	return func(ctx context.Context, s *seat) (float64, error) {
+		began := time.Now()
+		_, err := s.sh(ctx, script)
+		return sinceMS(began), err
+	}
 }
 
 // overhead is the memory, 10⁶ bytes, of all processes of a computer's sandbox without the guest's.

@@ -30,7 +30,7 @@ func (s *Store) Logs(ctx context.Context, ref string, q holt.LogQuery, w io.Writ
 	if err := log.begin(q.TailBytes); err != nil {
 		return err
 	}
-	if q.Follow { // the answer to a call begins, although nothing may be logged for long
+	if q.Follow { // sends the headers of an HTTP answer, before there is anything to send
 		if _, err := w.Write(nil); err != nil {
 			return err
 		}

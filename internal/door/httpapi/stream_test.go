@@ -145,8 +145,8 @@ func TestBeat(t *testing.T) {
 	}
 }
 
-// TestInputOfEndedRun has a caller who goes on sending to a run that has ended: the answer
-// comes, although the input has no end.
+// TestInputOfEndedRun has a caller who sends nothing and waits: the answer
+// must come when the run ends.
 func TestInputOfEndedRun(t *testing.T) {
 	d, nouns, run := started(t, holt.RunSpec{Command: "read line; echo got $line", Stdin: true})
 	conn, err := net.Dial("unix", d.Socket)

@@ -61,10 +61,9 @@ func (h hierarchy) limits(l Limits) (all []setting) {
 
 // shares returns the settings of a parent: the weight of all its machines
 // together. Without background it is, for each processor, a quarter of the weight
-// of an ordinary thread: the daemon, which all machines need, and the host's other
-// programs stay quick beside machines that use all processors. With the weight of a
-// whole thread, 16 busy loops in a gVisor sandbox left a call of the daemon waiting
-// for up to 9 s.
+// of an ordinary thread, so that busy machines do not slow down the daemon, which
+// serves all of them. With the weight of a whole thread, a call of the daemon took
+// up to 9 s while a gVisor sandbox ran 16 busy loops.
 func (h hierarchy) shares(background bool) (all []setting) {
 	per, io := 256, "100" // a thread has 1024
 	if background {

@@ -102,6 +102,8 @@ func TestBootProbeHangs(t *testing.T) {
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("process %s lives on: %v", b, err)
 	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
 	if err := bootProbe(ctx, hangs, machine.AccelKVM); err == nil {
 		t.Error("a cancelled probe succeeded")
 	}
