@@ -39,8 +39,7 @@ run: build
 
 # Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
-test: deps
-	$(MAKE) -j2 -O check images
+test: deps images
 	GO='$(GO)' ./scripts/test
 
 # All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines and are quick.

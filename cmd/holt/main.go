@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"holt/internal/cli"
 	"holt/internal/computer"
@@ -23,6 +24,8 @@ const unpackaged = "0.1.0"
 
 func main() {
 	sandbox.Dispatch()
+	// Debian has mkfs.ext4 and its kind where the PATH of ordinary users does not look.
+	os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":/usr/sbin:/sbin", ":"))
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
 		Version: version(),
 		Serve:   serve, Network: network.Serve, Keep: mount.Keep,

@@ -86,6 +86,11 @@ func TestSandboxesInsteadOfKVM(t *testing.T) {
 	works, fails := func() error { return nil }, func() error {
 		return holt.Errorf(holt.Unsupported, "there is no /dev/fuse").WithHint("load it")
 	}
+	lacks := func() error {
+		err := holt.Errorf(holt.Unsupported, "mkfs.ext4 is not installed")
+		err.Detail = map[string]any{"install": []string{"e2fsprogs"}}
+		return err
+	}
 	with := map[string]string{"dev/kvm": "", "proc/cpuinfo": intel}
 	without := map[string]string{"proc/cpuinfo": strings.ReplaceAll(intel, "vmx", "mmx")}
 	type verdicts [4]holt.Verdict // processor, kvm, qemu, gvisor
@@ -100,6 +105,7 @@ func TestSandboxesInsteadOfKVM(t *testing.T) {
 		{"gvisor", "auto", without, works, verdicts{fine, fine, fine, fine}},
 		{"gvisor, and nothing is asked for", "", without, works, verdicts{fine, fine, fine, fine}},
 		{"gvisor, qemu is asked for", "qemu", without, works, verdicts{poor, poor, bad, fine}},
+		{"gvisor, but for a package", "auto", without, lacks, verdicts{fine, fine, fine, bad}},
 		{"gvisor is asked for", "gvisor", without, fails, verdicts{poor, poor, fine, bad}},
 		{"kvm", "auto", with, fails, verdicts{fine, fine, bad, fine}},
 		{"both", "auto", with, works, verdicts{fine, fine, bad, fine}},
@@ -111,7 +117,8 @@ func TestSandboxesInsteadOfKVM(t *testing.T) {
 			h.look = func(string) (string, error) { return "", os.ErrNotExist } // QEMU
 			found := []holt.Finding{h.processor(t.Context(), opt), h.kvm(t.Context(), opt), h.qemu(t.Context(), opt), h.gvisor(t.Context(), opt)}
 			for i, f := range found {
-				if f.Verdict != c.want[i] || f.Verdict == fine && len(f.Install) > 0 || f.Found == "" {
+				if f.Verdict != c.want[i] || f.Verdict == fine && len(f.Install) > 0 || f.Found == "" ||
+					i == 3 && f.Verdict == bad && c.name != "gvisor is asked for" && !slices.Equal(f.Install, []string{"e2fsprogs"}) {
 					t.Errorf("%d: %+v, want %s", i, f, c.want[i])
 				}
 			}

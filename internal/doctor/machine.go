@@ -122,7 +122,17 @@ func (h host) hasKVM() bool {
 
 // sandboxes reports whether gVisor can be used instead of KVM.
 func (opt Options) sandboxes() bool {
-	return opt.Engine != "qemu" && opt.Engine != "local" && opt.GVisor != nil && opt.GVisor() == nil
+	return opt.Engine != "qemu" && opt.Engine != "local" && opt.GVisor != nil && installable(opt.GVisor())
+}
+
+// installable reports whether an engine works, or does once its packages are installed.
+func installable(err error) bool { return err == nil || len(packagesOf(err)) > 0 }
+
+// packagesOf returns the Debian packages whose lack is all that is wrong.
+func packagesOf(err error) []string {
+	detail, _ := holt.AsError(err).Detail.(map[string]any)
+	packages, _ := detail["install"].([]string)
+	return packages
 }
 
 // wantsQEMU reports whether computers run on QEMU by default.
@@ -146,9 +156,11 @@ func (h host) gvisor(_ context.Context, opt Options) holt.Finding {
 	}
 	switch do := holt.AsError(err).Hint; {
 	case opt.Engine == "gvisor":
-		return bad(err.Error(), do)
+		return bad(err.Error(), do, packagesOf(err)...)
 	case opt.Engine == "qemu" || opt.Engine == "local" || h.hasKVM():
 		return ok("not usable, and not needed: " + err.Error())
+	case installable(err):
+		return bad(err.Error(), do, packagesOf(err)...)
 	default:
 		return warn(err.Error(), do)
 	}

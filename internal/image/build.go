@@ -193,10 +193,14 @@ func (b *build) linkKernel(out string, k kernel) error {
 // and the Debian packages that have them. look finds a program, as
 // [exec.LookPath] does.
 func Missing(look func(string) (string, error)) (programs, packages []string) {
-	for _, t := range [][2]string{
+	tools := [][2]string{
 		{"mmdebstrap", "mmdebstrap"}, {"mkfs.ext4", "e2fsprogs"}, {"tune2fs", "e2fsprogs"}, {"dpkg-deb", "dpkg"},
 		{"apt-get", "apt"}, {"tar", "tar"},
-	} {
+	}
+	if os.Geteuid() != 0 {
+		tools = append(tools, [2]string{"newuidmap", "uidmap"}) // for mmdebstrap's user namespace
+	}
+	for _, t := range tools {
 		if _, err := look(t[0]); err != nil {
 			programs, packages = append(programs, t[0]), append(packages, t[1])
 		}

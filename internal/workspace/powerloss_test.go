@@ -9,7 +9,7 @@ import (
 // TestPowerLosses takes the power away at random failpoints of a workspace at
 // work, with whatever of the journal and the index was not synced: what comes
 // back holds every synced operation, is a state that there was, and checks
-// clean. HOLT_SOAK=1 does it 200 times, with other seeds each time. Losses
+// clean. HOLT_SOAK=1 does it 60 times, with other seeds each time. Losses
 // between two operations come on top. -seed repeats a run.
 func TestPowerLosses(t *testing.T) {
 	const each, perSeed = 25, 20 // steps between two, losses of one workspace
@@ -18,7 +18,7 @@ func TestPowerLosses(t *testing.T) {
 	if soak := os.Getenv("HOLT_SOAK") != ""; soak || *modelSeed != 0 {
 		first = runsOf(t, 0, 0).seed
 		if soak {
-			losses = 200
+			losses = 60
 		}
 	}
 	done, between := 0, 0

@@ -79,7 +79,8 @@ func static(program string) error {
 	return nil
 }
 
-// Check returns Unsupported, with the reason, if this host cannot run sandboxes of a program, see [Options].
+// Check returns Unsupported, with the reason, if this host cannot run sandboxes of a program, see [Options]. If
+// only packages are missing, they are the error's detail "install".
 func Check(program string) error {
 	if os.Geteuid() != 0 {
 		return holt.Errorf(holt.Unsupported, "the gvisor engine needs root to mount root disks").
@@ -96,16 +97,21 @@ func Check(program string) error {
 		return holt.Errorf(holt.Unsupported, "the gvisor engine needs overlayfs: %w", err).WithHint("load the kernel's module overlay")
 	}
 	unix.Close(overlay)
-	if _, err := exec.LookPath(formatter); err != nil {
-		return holt.Errorf(holt.Unsupported, "%s is not installed: %w", formatter, err).WithHint("install the package e2fsprogs")
-	}
 	cmd := exec.Command("/bin/true")
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER} // as gVisor starts what serves files; see user_namespaces(7)
 	if err := cmd.Run(); err != nil {
 		return holt.Errorf(holt.Unsupported, "the gvisor engine needs a user namespace: %w", err).
 			WithHint("run holt outside of a chroot, and check that the sysctl user.max_user_namespaces is not 0; or use holt up --engine qemu")
 	}
-	return static(cmp.Or(program, self))
+	if err := static(cmp.Or(program, self)); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(formatter); err != nil {
+		missing := holt.Errorf(holt.Unsupported, "%s is not installed: %w", formatter, err).WithHint("apt-get install e2fsprogs")
+		missing.Detail = map[string]any{"install": []string{"e2fsprogs"}}
+		return missing
+	}
+	return nil
 }
 
 func (e *Engine) Name() string { return EngineName }

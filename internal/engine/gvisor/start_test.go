@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestChroot: in a chroot, where gVisor cannot start, Check returns the reason.
-func TestChroot(t *testing.T) {
+// TestCheck: in a chroot, where gVisor cannot start, Check returns the reason; without mkfs.ext4, the package to install.
+func TestCheck(t *testing.T) {
 	const inside = "HOLT_TEST_CHROOT"
 	if os.Getenv(inside) != "" {
 		if err := Check("/bin/true"); holt.CodeOf(err) != holt.Unsupported || !strings.Contains(err.Error(), "user namespace") {
@@ -95,7 +96,14 @@ func TestChroot(t *testing.T) {
 	if err := Check(machinetest.Holt(t)); err != nil {
 		t.Fatal("outside: ", err)
 	}
-	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --rbind / "$0" && exec chroot "$0" /proc/self/fd/3 -test.run '^TestChroot$'`, t.TempDir())
+	t.Run("mkfs.ext4", func(t *testing.T) {
+		t.Setenv("PATH", "")
+		want := map[string]any{"install": []string{"e2fsprogs"}}
+		if err := Check(machinetest.Holt(t)); !reflect.DeepEqual(holt.AsError(err).Detail, want) {
+			t.Errorf("without mkfs.ext4: %v", err)
+		}
+	})
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --rbind / "$0" && exec chroot "$0" /proc/self/fd/3 -test.run '^TestCheck$'`, t.TempDir())
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func fillFile(path string, n int64) error {
 // TestBigFile writes a file through a mount and reads it through a mount of the
 // reopened workspace, without caches.
 func TestBigFile(t *testing.T) {
-	size := int64(full(64, 20<<10)) << 20
+	size := int64(full(64, 4<<10)) << 20
 	dir := filepath.Join(t.TempDir(), "ws")
 	opt := workspace.Options{Log: testLog(t)}
 	ws, err := workspace.Create(dir, opt)
@@ -104,7 +104,7 @@ func TestFio(t *testing.T) {
 		for name, job := range jobs {
 			t.Run(where+"/"+name, func(t *testing.T) {
 				sh(t, mounted(t), fmt.Sprintf("fio --name=%s --directory=$PWD --size=%dM --numjobs=4 --verify=crc32c --verify_fatal=1 --do_verify=1 --group_reporting %s",
-					name, full(2, 512), job))
+					name, full(2, 128), job))
 			})
 		}
 	}

@@ -86,7 +86,7 @@ func churned(t *testing.T, dir string) (turns <-chan struct{}, end func()) {
 func TestLargeDirectory(t *testing.T) { onBoth(t, largeDirectory) }
 
 func largeDirectory(t *testing.T, _ *workspace.Workspace, dir string) {
-	count := full(2_000, 1_000_000)
+	count := full(2_000, 200_000)
 	sub := filepath.Join(dir, "large")
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)

@@ -40,14 +40,14 @@ type modelRun struct {
 	count  map[string]int
 }
 
-// HOLT_SOAK=1 makes it take 3,000 steps; -seed repeats a run.
+// HOLT_SOAK=1 makes it take 1,000 steps; -seed repeats a run.
 func TestModel(t *testing.T) {
 	seed, steps := *modelSeed, 50
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1e9
 	}
 	if os.Getenv("HOLT_SOAK") != "" {
-		steps = 3000
+		steps = 1000
 	}
 	t.Log("seed", seed, "steps", steps)
 	rng := rand.New(rand.NewPCG(seed, 0))
