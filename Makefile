@@ -73,7 +73,7 @@ bench: build
 	$(GO) run ./bench -out docs/notes/benchmarks.md
 
 # Known vulnerabilities, all tests at the full counts, and every decoder fuzzed (FUZZTIME each); ends with counts and
-# seeds. The models of workspace run for 10 min (TestModel) and 5 (the others), or each for HOLT_SOAK_TIME=2h.
+# seeds. The models of workspace run for a minute each, or for HOLT_SOAK_TIME=2h.
 soak: deps images vuln
 	./scripts/soak
 

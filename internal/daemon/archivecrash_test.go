@@ -58,7 +58,7 @@ func (c away) Flush(t *testing.T, ref string) {
 func TestKilledWhilePacking(t *testing.T) {
 	kills := 5
 	if os.Getenv("HOLT_SOAK") != "" {
-		kills = 100
+		kills = 30
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)

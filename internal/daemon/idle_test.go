@@ -16,7 +16,7 @@ import (
 )
 
 // TestIdleRace: work that comes while its computer is being paused for being idle waits and wakes it; none is
-// lost, whichever instant it comes at. It is 5 rounds for each who works; HOLT_SOAK=1 makes it 200.
+// lost, whichever instant it comes at. It is 5 rounds for each who works; HOLT_SOAK=1 makes it 60.
 func TestIdleRace(t *testing.T) {
 	racesRest(t, func(ctx context.Context, d *daemon.Daemon) (bool, error) {
 		return d.Computers().Memory().PauseIfIdle(ctx, "einstein", "test")
@@ -34,7 +34,7 @@ func TestStopRace(t *testing.T) {
 func racesRest(t *testing.T, rest func(context.Context, *daemon.Daemon) (bool, error)) {
 	rounds := 5
 	if os.Getenv("HOLT_SOAK") != "" {
-		rounds = 200
+		rounds = 60
 	}
 	d := up(t, dozes(t, home(t)))
 	create(t, d, holt.ComputerSpec{Name: "einstein", IdleTimeout: holt.NeverIdle})

@@ -228,11 +228,11 @@ func (y *yard) left() (list []string) {
 }
 
 // TestJobs: every job of many has its inputs, its outputs and its exit status, and nothing
-// is left. HOLT_SOAK=1: 2,000 of them.
+// is left. HOLT_SOAK=1: 500 of them.
 func TestJobs(t *testing.T) {
 	jobs, parallel := 20, 4
 	if os.Getenv("HOLT_SOAK") != "" {
-		jobs = 2000
+		jobs = 500
 	}
 	dir := home(t)
 	p := spawn(t, dir, "")
@@ -250,11 +250,11 @@ func TestJobs(t *testing.T) {
 var jobPoints = []string{"job/workspace", "job/create", "create/open", "create/settle", "job/start", "job/started", "job/exited", "job/collect", "job/delete", "delete/machine", "job/end"}
 
 // TestJobsOfKilledDaemons: daemons are killed at each step of a job, and then at any time
-// under many. All jobs come to their end, and nothing is left. HOLT_SOAK=1: 200 of them.
+// under many. All jobs come to their end, and nothing is left. HOLT_SOAK=1: 60 of them.
 func TestJobsOfKilledDaemons(t *testing.T) {
 	jobs, parallel, pause := 12, 4, 400*time.Millisecond
 	if os.Getenv("HOLT_SOAK") != "" {
-		jobs, pause = 200, 2*time.Second
+		jobs, pause = 60, 2*time.Second
 	}
 	dir := home(t)
 	p := spawn(t, dir, "")

@@ -129,7 +129,7 @@ func (f *fixture) view(top string) (all []string) {
 
 // TestMergeModel lets two workspaces of a family do random things and merges
 // them in either direction, time and again. Those that keep to places of their
-// own end up with both; those that do not lose nothing. In a soak for five minutes (see runsOf);
+// own end up with both; those that do not lose nothing. In a soak for a minute (see runsOf);
 // -seed repeats a round.
 func TestMergeModel(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestMergeModel(t *testing.T) {
 	for _, seed := range []uint64{108649581, 108649613, 784614231, 167658532, 320410874} {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
 	}
-	runs, done := runsOf(t, 5*time.Second, 5*time.Minute), 0
+	runs, done := runsOf(t, 5*time.Second, time.Minute), 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over() && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { mergeRound(t, seed) })
 		done++

@@ -19,12 +19,12 @@ import (
 
 // TestModel does random operations on a workspace and on a plain tree, with
 // every kind of end in between: for 20 seconds beside the package's other tests,
-// and in a soak for ten (see runsOf). -seed repeats a round.
+// and in a soak for a minute (see runsOf). -seed repeats a round.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	const calls = 3000  // of a round
 	const long = 60_000 // calls of a run that meets everything
-	runs, total, did := runsOf(t, 20*time.Second, 10*time.Minute), map[string]int{}, 0
+	runs, total, did := runsOf(t, 20*time.Second, time.Minute), map[string]int{}, 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newModelRun(t, seed)

@@ -309,7 +309,7 @@ func TestPacksByItself(t *testing.T) {
 // minutes of them (see runsOf). -seed repeats one.
 func TestPackModel(t *testing.T) {
 	t.Parallel()
-	runs, done := runsOf(t, 0, 5*time.Minute), 0
+	runs, done := runsOf(t, 0, time.Minute), 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over() && !t.Failed(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { packRound(t, seed, 60) })
 		done++

@@ -67,12 +67,12 @@ func (w *world) ask(t *testing.T, m machine.Machine, request string) string {
 
 // TestImageIsTheMemory compares each page of an image with the memory of the
 // stopped QEMU, also for a machine that has grown. It takes 2 images;
-// HOLT_SOAK=1: 100.
+// HOLT_SOAK=1: 20.
 func TestImageIsTheMemory(t *testing.T) {
 	const lowest, highest = 0xa0000, 0x100000 // between them is no memory
 	n := 2                                    // one before and one after it has grown
 	if os.Getenv("HOLT_SOAK") != "" {
-		n = 100
+		n = 20
 	}
 	w := newWorld(t, emulated(t, monitorWait), 128)
 	w.ask(t, w, "dirty 20 16")

@@ -67,7 +67,7 @@ func testSnapshot(t *testing.T, l *lab) {
 func testFork(t *testing.T, w *world) {
 	n := 2
 	if soak() {
-		n = 10
+		n = 4
 	}
 	w.ask(t, w.m, "fill 8 42")
 	sum := w.ask(t, w.m, "sum")
@@ -264,7 +264,7 @@ func testCancelled(t *testing.T, w *world) {
 func testGenerations(t *testing.T, w *world) {
 	n := 1
 	if soak() {
-		n = 25
+		n = 8
 	}
 	w.ask(t, w.m, "dirty 20 16")
 	w.ask(t, w.m, "churn")
