@@ -39,11 +39,11 @@ run: build
 
 # Everything, at the small counts, in 20 minutes on two processors without KVM; needs root for real mounts and
 # machines. HOLT_TEST_LOG=1 has all that daemons log in the output of tests that fail, not only warnings.
-test: deps images
+test: deps build
 	GO='$(GO)' ./scripts/test
 
 # All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines and are quick.
-race: deps build images
+race: deps build
 	GO='$(GO)' ./scripts/test race
 
 # The images that tests make computers of.

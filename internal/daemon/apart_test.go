@@ -28,7 +28,7 @@ func TestApart(t *testing.T) {
 	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	ctx := t.Context()
-	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein"}, ""); err != nil {
+	if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: "einstein", MemoryMB: 256}, ""); err != nil {
 		t.Fatal(err)
 	}
 	v.says("einstein", "echo one >/root/said; sync")

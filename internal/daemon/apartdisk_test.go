@@ -20,7 +20,7 @@ func TestHostileDisk(t *testing.T) {
 	v.again("")
 	ctx := t.Context()
 	for _, name := range []string{"curie", "mallory"} {
-		if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: name}, ""); err != nil {
+		if _, err := v.Computers.Create(ctx, holt.ComputerSpec{Name: name, MemoryMB: 256}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,10 +31,6 @@ while True:
 // while the host's fills up: each is done, or there is no room for it and nothing is left. When there is room
 // again everything goes on, and what was synced is there.
 func TestSnapshotsOnFullHost(t *testing.T) {
-	lefts := []int64{120} // MiB that the computer finds
-	if os.Getenv("HOLT_SOAK") != "" {
-		lefts = []int64{20, 120, 300}
-	}
 	home := t.TempDir()
 	if err := syscall.Mount("tmpfs", home, "tmpfs", 0, "size=1500m"); err != nil {
 		t.Fatal(err)
@@ -48,6 +44,7 @@ func TestSnapshotsOnFullHost(t *testing.T) {
 	v := &vm{t: t, dir: virtualHome(t)}
 	v.again("")
 	heard := v.curieThatSyncs()
+	lefts := []int64{20, 120, 300} // MiB that the computer finds
 	for _, left := range lefts {
 		v.fullWith(left, heard)
 	}

@@ -23,8 +23,8 @@ func testNoGrowth(t *testing.T, l *lab) {
 }
 
 // testGrow: processors, memory and disk are added to a running machine. It and
-// its forks use them, and the forks grow on their own. The tests after this one
-// use the machine that has grown.
+// its forks use them, and the forks grow on their own; in a soak also forks of those, one of them
+// adopted. The tests after this one use the machine that has grown.
 func testGrow(t *testing.T, w *world) {
 	was := w.counts(t, w.m, 0)
 	first := machine.Shape{CPUs: w.spec.CPUs + 1, MemoryMB: w.spec.MemoryMB + 2*machine.GrowMB, DiskMB: w.diskMB + 16}
@@ -52,25 +52,36 @@ func testGrow(t *testing.T, w *world) {
 		w.says(t, m, "sum", sum)
 		w.says(t, m, fmt.Sprint("read ", last), "beyond")
 	}
-	again := w.snapshot(t, forks[0], nil)
-	grandchild := w.forks(t, again, 1)[0]
-	w.has(t, grandchild, second)
-	w.says(t, grandchild, "sum", sum)
-
-	// Another process adopts the machine that has grown.
-	dir := filepath.Dir(grandchild.Console())
-	grandchild.Release()
-	grandchild = w.adopt(t, w.Open(t), dir)
-	w.has(t, grandchild, second)
-	youngest := w.forks(t, w.snapshot(t, grandchild, nil), 1)[0]
-	w.says(t, youngest, "sum", sum)
-	for _, m := range append(forks, grandchild, youngest) {
+	if soak() {
+		w.growAgain(t, forks[0], second, sum)
+	}
+	for _, m := range forks {
 		if err := m.Kill(); err != nil {
 			t.Error(err)
 		}
 	}
 	w.has(t, w.m, first)
 	w.counts(t, w.m, was)
+}
+
+// growAgain forks a machine that has grown, has another process adopt the fork, and forks that.
+func (w *world) growAgain(t *testing.T, m machine.Machine, shape machine.Shape, sum string) {
+	t.Helper()
+	again := w.snapshot(t, m, nil)
+	grandchild := w.forks(t, again, 1)[0]
+	w.has(t, grandchild, shape)
+	w.says(t, grandchild, "sum", sum)
+	dir := filepath.Dir(grandchild.Console())
+	grandchild.Release()
+	grandchild = w.adopt(t, w.Open(t), dir)
+	w.has(t, grandchild, shape)
+	youngest := w.forks(t, w.snapshot(t, grandchild, nil), 1)[0]
+	w.says(t, youngest, "sum", sum)
+	for _, m := range []machine.Machine{grandchild, youngest} {
+		if err := m.Kill(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // grow grows a machine and fails the test unless it then has the shape want.
