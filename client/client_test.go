@@ -365,8 +365,16 @@ func (c cutRuns) Follow(ctx context.Context, id holt.RunID, offset int64, emit f
 	return c.Runs.Follow(ctx, id, offset, emit)
 }
 
-// TestQuietRun: each new daemon that answers is waited for anew, however long
-// the restarts take together.
+func (c cutRuns) Input(ctx context.Context, id holt.RunID, offset int64, r io.Reader, eof, wanted bool) (int64, error) {
+	if c.cuts.Add(-1) >= 0 {
+		time.Sleep(200 * time.Millisecond) // while the run wants none
+		panic(http.ErrAbortHandler)
+	}
+	return c.Runs.Input(ctx, id, offset, r, eof, wanted)
+}
+
+// TestQuietRun: a run that says nothing is followed, and one that reads nothing is given its input, over restarts of
+// the daemon that together take longer than the client's patience.
 func TestQuietRun(t *testing.T) {
 	nouns := servertest.New(t).Nouns()
 	var cuts atomic.Int32
@@ -383,6 +391,21 @@ func TestQuietRun(t *testing.T) {
 	}
 	if err := c.Runs.Follow(t.Context(), run.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
 		t.Error(err)
+	}
+	if run, err = c.Runs.Start(t.Context(), "curie", holt.RunSpec{Command: "sleep 1; read x; [ $x = given ]", Stdin: true}, ""); err != nil {
+		t.Fatal(err)
+	}
+	cuts.Store(8)
+	if _, err := c.Runs.Input(t.Context(), run.ID, 0, strings.NewReader("given"), true, true); err != nil {
+		t.Fatal("input:", err)
+	}
+	exited := false
+	err = c.Runs.Follow(t.Context(), run.ID, 0, func(e holt.RunEvent) error {
+		exited = exited || e.Kind == holt.RunExit && e.Run.ExitCode == 0
+		return nil
+	})
+	if err != nil || !exited {
+		t.Errorf("it was not given its input: %v", err)
 	}
 }
 

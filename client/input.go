@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"holt"
 	"holt/internal/api"
@@ -16,6 +17,9 @@ import (
 // and the most that one call carries: many small calls would cost a round trip
 // through the guest each.
 const mostAhead = 4 << 20
+
+// held is the least time after which a daemon that was asked to wait for a run has done so.
+const held = 100 * time.Millisecond
 
 // Input copies r to the run's standard input at offset, counted from the
 // input's start; a negative offset continues at its current end. At the end of r,
@@ -64,14 +68,18 @@ func (n Runs) put(ctx context.Context, id holt.RunID, offset int64, data []byte,
 	for {
 		var out api.InputEnd
 		k.raw = bytes.NewReader(data)
+		began := time.Now()
 		err := n.c.once(ctx, k, &out)
 		var lost *lostError
-		if errors.As(err, &lost) || holt.CodeOf(err) == holt.Unavailable { // the daemon, or the way into the guest
-			if n.c.again(ctx, &w, lost) {
-				continue
-			}
+		if !errors.As(err, &lost) && holt.CodeOf(err) != holt.Unavailable { // the daemon, or the way into the guest
+			return out.Offset, err
 		}
-		return out.Offset, err
+		if wanted && (lost == nil || !lost.dial) && time.Since(began) >= held {
+			w.since = time.Now() // there was a daemon that waited for the run
+		}
+		if !n.c.again(ctx, &w, lost) {
+			return out.Offset, err
+		}
 	}
 }
 
