@@ -4,6 +4,7 @@
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
+const consumers = require('stream/consumers');
 const { parseArgs } = require('util');
 
 const home = path.join(os.homedir(), 'browser');
@@ -79,7 +80,8 @@ const does = {
 		return file;
 	},
 	async run(scope, file) {
-		const text = fs.readFileSync(file === '-' ? 0 : file, 'utf8').replace(/^#!.*/, '');
+		// Playwright has made standard input non-blocking, so readFileSync would find nothing yet.
+		const text = (file === '-' ? await consumers.text(process.stdin) : fs.readFileSync(file, 'utf8')).replace(/^#!.*/, '');
 		const AsyncFunction = (async () => {}).constructor;
 		const said = await new AsyncFunction('page', 'context', 'browser', 'require', text)(scope.page, scope.context, scope.browser, require);
 		return typeof said === 'object' ? JSON.stringify(said, null, 2) : said;
