@@ -18,7 +18,7 @@ import (
 // through the guest each.
 const mostAhead = 4 << 20
 
-// held is the least time after which a daemon that was asked to wait for a run has done so.
+// held tells how a call that waits for a run broke: if it took at least this long, a daemon was there and held it.
 const held = 100 * time.Millisecond
 
 // Input copies r to the run's standard input at offset, counted from the

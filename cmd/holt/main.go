@@ -24,7 +24,7 @@ const unpackaged = "0.1.0"
 
 func main() {
 	sandbox.Dispatch()
-	// Debian has mkfs.ext4 and its kind where the PATH of ordinary users does not look.
+	// On Debian mkfs.ext4 and other tools are in directories that the PATH of ordinary users lacks.
 	os.Setenv("PATH", strings.TrimPrefix(os.Getenv("PATH")+":/usr/sbin:/sbin", ":"))
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Local{
 		Version: version(),

@@ -17,7 +17,7 @@ import (
 
 // TestOrdinaryUser: an ordinary user, whose PATH has no sbin, has the tools of root for images, and needs newuidmap as well.
 func TestOrdinaryUser(t *testing.T) {
-	dir, err := os.MkdirTemp("", "holt-user")
+	dir, err := os.MkdirTemp("", "holt-user") // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}

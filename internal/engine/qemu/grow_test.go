@@ -86,7 +86,7 @@ func (w *world) deafen(t *testing.T) *deaf {
 
 // TestGrowWithLostAnswer: an addition by QEMU whose answer is lost is found:
 // the machine has the shape of its guest, grows further, and can be restored
-// from a snapshot. In the second case the later answers are lost too.
+// from a snapshot. With twice the later answers are lost too.
 func TestGrowWithLostAnswer(t *testing.T) {
 	for _, one := range []struct {
 		command string
