@@ -42,7 +42,7 @@ run: build
 test: deps build
 	GO='$(GO)' ./scripts/test
 
-# All packages but e2e once more, under the race detector; RACE=1 make test has only those under it that have no machines and are quick.
+# All packages but e2e once more, under the race detector.
 race: deps build
 	GO='$(GO)' ./scripts/test race
 

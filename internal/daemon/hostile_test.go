@@ -61,7 +61,7 @@ type ill struct {
 // beside the true agent and then in its place, while it is asked for everything there is to ask: files, links,
 // lists, exports, runs, terminals, ports, services, snapshots. Nothing of the host is read or written, no call
 // hangs, others go on beside it, and memory, disk and log stay bounded; when it is deleted nothing
-// is left. HOLT_SOAK=1: four times as long; HOLT_SEED says with which numbers.
+// is left. HOLT_SOAK=1: ten times as long; HOLT_SEED says with which numbers.
 func TestHostileGuest(t *testing.T) {
 	i, seed := newIll(t, vmHome(t))
 	program := hostileProgram(t)
@@ -99,7 +99,7 @@ func illSeed(t *testing.T) (seed uint64, times int) {
 		}
 	}
 	if os.Getenv("HOLT_SOAK") != "" {
-		times = 4
+		times = 10
 	}
 	t.Logf("seed %d", seed)
 	return seed, times
@@ -109,7 +109,7 @@ func illSeed(t *testing.T) (seed uint64, times int) {
 func newIll(t *testing.T, dir string) (*ill, uint64) {
 	t.Helper()
 	seed, times := illSeed(t)
-	i := &ill{vm: &vm{t: t, dir: dir}, seconds: 5 * times, computers: 2, asked: map[string]int{}, said: map[holt.Code]int{}, tried: map[string]int{}}
+	i := &ill{vm: &vm{t: t, dir: dir}, seconds: 2 * times, computers: 2, asked: map[string]int{}, said: map[holt.Code]int{}, tried: map[string]int{}}
 	i.rng = rand.New(rand.NewPCG(seed, 0))
 	i.bury()
 	return i, seed

@@ -315,7 +315,7 @@ func (s *tellings) took(op string, form int, began time.Time, limit time.Duratio
 
 // TestHostileChannels: a peer that is not told from an agent ends the host's own ends of both channels, without a
 // machine: each operation of the protocol is answered in each way, and session follows session of frames that are
-// none. No call outlives its context, nothing is said that a guest may not say, nothing is left. HOLT_SOAK=1: four times as much.
+// none. No call outlives its context, nothing is said that a guest may not say, nothing is left. HOLT_SOAK=1: ten times as much.
 func TestHostileChannels(t *testing.T) {
 	seed, times := illSeed(t)
 	program := hostileProgram(t)
@@ -343,10 +343,10 @@ func TestHostileChannels(t *testing.T) {
 	}()
 	t.Run("lies", func(t *testing.T) {
 		liar := startPeer(t, hostileFile(t, program, "lies", seed, "/nowhere", "nothing"))
-		tellLies(t, liar, 3*times)
+		tellLies(t, liar, times)
 		liar.stop()
 	})
-	t.Run("sessions", func(t *testing.T) { brokenSessions(t, program, seed, 150*times) })
+	t.Run("sessions", func(t *testing.T) { brokenSessions(t, program, seed, 60*times) })
 	close(over)
 	if most := <-peak; most > resident+illMemory*slower {
 		t.Errorf("%d MiB of memory, before it %d", most>>20, resident>>20)

@@ -24,7 +24,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	const calls = 3000  // of a round
 	const long = 60_000 // calls of a run that meets everything
-	runs, total, did := runsOf(t, 20*time.Second, time.Minute), map[string]int{}, 0
+	runs, total, did := runsOf(t, 10*time.Second, time.Minute), map[string]int{}, 0
 	for seed := runs.seed; seed == runs.seed || !runs.one && !runs.over(); seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newModelRun(t, seed)

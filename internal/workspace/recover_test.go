@@ -213,7 +213,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 func TestPowerLossAtEveryFailpoint(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3)
-	if underRace {
+	if testing.Short() {
 		seeds = 1
 	}
 	for seed := range seeds {
