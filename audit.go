@@ -32,9 +32,9 @@ type AuditSpec struct {
 	Tenant string // "": all tenants that the caller may see
 }
 
-// AuditQuery is a SQL query on the audit log.
-type AuditQuery struct {
-	SQL       string `json:"sql" doc:"one SELECT statement (SQLite); the table is audit"`
+// TableQuery is a SQL query on the audit log or on artifacts.
+type TableQuery struct {
+	SQL       string `json:"sql" doc:"one SELECT statement (SQLite)"`
 	MaxRows   int    `json:"max_rows,omitempty" minimum:"0" doc:"default: 10000"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"0" doc:"default: 10000; at most 60000"`
 }

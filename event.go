@@ -51,6 +51,8 @@ const (
 	EventScheduleChanged   EventKind = "schedule.changed"
 	EventScheduleDeleted   EventKind = "schedule.deleted"
 	EventFiringState       EventKind = "firing.state" // state of a schedule's firing
+	EventArtifactCreated   EventKind = "artifact.created"
+	EventArtifactDeleted   EventKind = "artifact.deleted"
 )
 
 // EventKinds are all of them.
@@ -60,6 +62,7 @@ var EventKinds = []EventKind{
 	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventSnapshotCreated, EventSnapshotDeleted,
 	EventWorkspaceCreated, EventWorkspaceChanged, EventWorkspaceDeleted, EventCheckpointCreated, EventCheckpointDeleted,
 	EventJobCreated, EventJobState, EventJobDeleted, EventScheduleCreated, EventScheduleChanged, EventScheduleDeleted, EventFiringState,
+	EventArtifactCreated, EventArtifactDeleted,
 }
 
 // EventsKept is how many events are kept.

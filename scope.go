@@ -15,11 +15,13 @@ import (
 //	user:NAME                      only as this Linux user, in runs, terminals and over SSH
 //	workspace:REF[:read][:/PATH]   only files of this workspace, optionally below a directory, optionally read-only
 //	port:REF:N                     only connections to this port of a computer
+//	bucket:NAME[:read|:write[:PREFIX]]
+//	                               only artifacts of this bucket, optionally names that begin with PREFIX, optionally read-only
 //
-// REF is an id; a name is replaced by the id when the token is created. repo:… and bucket:… are reserved and
-// refused (Unsupported) until repositories and artifacts exist.
+// REF is an id; a name is replaced by the id when the token is created. repo:… is reserved and refused (Unsupported)
+// until repositories exist.
 //
-// Without computer, workspace and port scopes, a token covers its whole tenant; with some, it covers only those.
+// Without computer, workspace, port and bucket scopes, a token covers its whole tenant; with some, it covers only those.
 // user and read-only restrict it further.
 type Scope string
 
@@ -34,6 +36,7 @@ type Rights struct {
 	Users      []string // none: any
 	Workspaces []WorkspaceScope
 	Ports      []PortScope
+	Buckets    []BucketScope
 }
 
 // WorkspaceScope covers the files of a workspace below Path.
@@ -41,6 +44,12 @@ type WorkspaceScope struct {
 	Workspace WorkspaceID
 	Path      string // clean and absolute; "/": all files
 	ReadOnly  bool
+}
+
+// BucketScope covers the artifacts of a bucket whose names begin with Prefix.
+type BucketScope struct {
+	Bucket, Prefix string
+	ReadOnly       bool
 }
 
 // PortScope is one TCP port of a computer.
@@ -51,7 +60,7 @@ type PortScope struct {
 
 // ParseScopes reads scopes whose objects are given by id.
 //
-// Errors: InvalidArgument, Unsupported (repos and buckets).
+// Errors: InvalidArgument, Unsupported (repos).
 func ParseScopes(scopes []Scope) (r Rights, err error) {
 	if len(scopes) > MostScopes {
 		return r, Errorf(InvalidArgument, "%d scopes are too many for a token", len(scopes)).WithHint("use at most %d", MostScopes)
@@ -111,7 +120,17 @@ func (r *Rights) add(s string) error {
 			p.Port, err = ParsePort(rest)
 		}
 		r.Ports = append(r.Ports, p)
-	case "repo", "bucket":
+	case "bucket":
+		mode, prefix, _ := strings.Cut(rest, ":")
+		if rest != "" && mode != "read" && mode != "write" {
+			return badScope(s)
+		}
+		b := BucketScope{Bucket: ref, Prefix: prefix, ReadOnly: mode == "read"}
+		if _, err = ParseName(ref); err == nil && b.Prefix != "" {
+			_, err = ParseArtifactName(b.Prefix)
+		}
+		r.Buckets = append(r.Buckets, b)
+	case "repo":
 		return Errorf(Unsupported, "scopes of kind %s are not supported yet", kind).WithHint("remove %q", clip(s))
 	default:
 		return badScope(s)
@@ -147,7 +166,7 @@ func (r *Rights) addWorkspace(s, ref, rest string) error {
 
 func badScope(s string) error {
 	return Errorf(InvalidArgument, "unknown scope %q", clip(s)).
-		WithHint("use admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH] or port:COMPUTER:N")
+		WithHint("use admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH], port:COMPUTER:N or bucket:NAME[:read|:write[:PREFIX]]")
 }
 
 // LinuxUser reports whether s is a valid name or number of a Linux user.
@@ -168,7 +187,7 @@ func LinuxUser(s string) bool {
 
 // Narrow reports whether the rights cover only listed objects, not the whole tenant.
 func (r Rights) Narrow() bool {
-	return len(r.Computers)+len(r.Workspaces)+len(r.Ports) > 0
+	return len(r.Computers)+len(r.Workspaces)+len(r.Ports)+len(r.Buckets) > 0
 }
 
 // All reports whether the rights cover everything in the tenant.
@@ -201,6 +220,19 @@ func (r Rights) Scopes() []Scope {
 	}
 	for _, p := range r.Ports {
 		all = append(all, Scope("port:"+string(p.Computer)+":"+strconv.Itoa(p.Port)))
+	}
+	for _, b := range r.Buckets {
+		s, mode := "bucket:"+b.Bucket, ":write"
+		if b.ReadOnly {
+			mode = ":read"
+		}
+		if b.ReadOnly || b.Prefix != "" {
+			s += mode
+		}
+		if b.Prefix != "" {
+			s += ":" + b.Prefix
+		}
+		all = append(all, Scope(s))
 	}
 	return all
 }
@@ -239,6 +271,13 @@ func (r Rights) Dir(id WorkspaceID, p string, change bool) (dir string, ok bool)
 	return dir, ok
 }
 
+// Bucket reports whether all artifacts of a bucket whose names begin with prefix are covered, for reading or for a change.
+func (r Rights) Bucket(name, prefix string, change bool) bool {
+	return !r.Narrow() || slices.ContainsFunc(r.Buckets, func(b BucketScope) bool {
+		return b.Bucket == name && strings.HasPrefix(prefix, b.Prefix) && !(change && b.ReadOnly)
+	})
+}
+
 // Within reports whether r gives no right that of lacks, so that a token with rights of may create one with r.
 func (r Rights) Within(of Rights) bool {
 	switch {
@@ -264,6 +303,11 @@ func (r Rights) Within(of Rights) bool {
 	}
 	for _, w := range r.Workspaces {
 		if _, ok := of.Dir(w.Workspace, w.Path, !w.ReadOnly && !r.ReadOnly); !ok && of.Narrow() {
+			return false
+		}
+	}
+	for _, b := range r.Buckets {
+		if !of.Bucket(b.Bucket, b.Prefix, !b.ReadOnly && !r.ReadOnly) {
 			return false
 		}
 	}

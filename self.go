@@ -34,3 +34,26 @@ func SelfOf(c Computer) Self {
 		Workspace: c.Workspace, CreatedAt: c.CreatedAt, StartedAt: c.StartedAt, Fork: c.Parent != nil, Job: c.Job,
 	}
 }
+
+// OwnArtifact is how a computer may publish a file of its own: into a bucket of what computers publish, below its name, so that
+// it cannot take the place of other artifacts.
+type OwnArtifact struct {
+	Path OSString          `json:"path"`
+	Name string            `json:"name,omitempty"`
+	Tags map[string]string `json:"tags,omitempty"`
+}
+
+// Published is what a computer is told of an artifact that it has published.
+type Published struct {
+	ID     ArtifactID    `json:"id"`
+	Bucket string        `json:"bucket"`
+	Name   string        `json:"name"`
+	State  ArtifactState `json:"state"`
+	Size   int64         `json:"size"`
+	SHA256 string        `json:"sha256,omitempty"`
+}
+
+// PublishedOf returns what a computer is told of an artifact.
+func PublishedOf(a Artifact) Published {
+	return Published{a.ID, a.Bucket, a.Name, a.State, a.Size, a.SHA256}
+}

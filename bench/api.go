@@ -383,7 +383,49 @@ func (r *apiRoom) transfers(ctx context.Context, b *bench, s *section) error {
 		}
 	}
 	s.figures = append(s.figures, up, down, held)
+	return r.publish(ctx, s, bytesOf, title)
+}
+
+// publish makes artifacts of the large file; what is held against it copies that file, durably.
+func (r *apiRoom) publish(ctx context.Context, s *section, bytesOf int64, title string) error {
+	answer := &figure{name: "publish a file of " + title + " of a workspace as an artifact, until the answer; bare: copy it", unit: millis, targets: []target{{column: unixColumn, limit: 50}}}
+	stored := &figure{name: "the same, until its bytes, which repeat, are stored and its SHA-256 is known", unit: megabytes}
+	for _, column := range s.columns {
+		began, d := time.Now(), r.doors[column]
+		if d.client == nil {
+			if err := copyFile(filepath.Join(r.dir, "large"), filepath.Join(r.dir, "copy")); err != nil {
+				return err
+			}
+			answer.add(column, float64(time.Since(began).Microseconds())/1000)
+			continue
+		}
+		a, err := d.client.Artifacts.Publish(ctx, holt.ArtifactSpec{Workspace: "large", Path: "/file"}, "")
+		answer.add(column, float64(time.Since(began).Microseconds())/1000)
+		for ; err == nil && a.State != holt.ArtifactReady; time.Sleep(10 * time.Millisecond) {
+			a, err = d.client.Artifacts.Get(ctx, string(a.ID))
+		}
+		if err != nil {
+			return err
+		}
+		stored.add(column, float64(bytesOf)/1e6/time.Since(began).Seconds())
+	}
+	s.figures = append(s.figures, answer, stored)
 	return nil
+}
+
+// copyFile copies a file and syncs the copy.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(struct{ io.Writer }{out}, in)
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // pour copies an answer.

@@ -36,6 +36,6 @@ func (n Audit) List(ctx context.Context, spec holt.AuditSpec) ([]holt.AuditEntry
 }
 
 // Query asks a question in SQL. The server decides whose entries it is about.
-func (n Audit) Query(ctx context.Context, _ string, q holt.AuditQuery) (holt.QueryResult, error) {
+func (n Audit) Query(ctx context.Context, _ string, q holt.TableQuery) (holt.QueryResult, error) {
 	return do(ctx, n.c, api.QueryAudit, api.AuditQuestion{Body: q})
 }

@@ -80,6 +80,7 @@ type Client struct {
 	Previews       Previews
 	Events         Events
 	Uploads        Uploads
+	Artifacts      Artifacts
 	Tokens         Tokens
 	Audit          Audit
 	Daemon         Daemon
@@ -134,7 +135,7 @@ func New(opt Options) (*Client, error) {
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, true}
-	c.History, c.Archive, c.Events, c.Uploads = History{c}, Archive{c}, Events{c}, Uploads{c}
+	c.History, c.Archive, c.Events, c.Uploads, c.Artifacts = History{c}, Archive{c}, Events{c}, Uploads{c}, Artifacts{c}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }

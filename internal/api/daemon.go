@@ -49,7 +49,7 @@ type (
 		Tenant string `query:"tenant" maxLength:"63" doc:"only this one's"`
 	}
 	AuditQuestion struct {
-		Body   holt.AuditQuery
+		Body   holt.TableQuery
 		Tenant string // set by authz: whose entries the question is about; "": all
 	}
 )

@@ -24,12 +24,26 @@ var parsers = map[string]func(string) error{
 	"inputs":    id(holt.ParseJobInputsID),
 	"hold":      id(holt.ParseHoldID),
 	"upload":    id(holt.ParseUploadID),
+	"artifact":  either(id(holt.ParseArtifactID), id(parseArtifact)),
+	"bucket":    id(holt.ParseName),
 	"token":     token,
 	"point":     func(s string) error { s, _ = holt.CutCheckpoint(s); return ref(s) }, // a workspace, or WORKSPACE@CHECKPOINT
 }
 
 func id[T any](parse func(string) (T, error)) func(string) error {
 	return func(s string) error { _, err := parse(s); return err }
+}
+
+// parseArtifact returns BUCKET/NAME, or InvalidArgument.
+func parseArtifact(s string) (string, error) {
+	bucket, name, ok := holt.CutArtifact(s)
+	if !ok {
+		return s, holt.Errorf(holt.InvalidArgument, "invalid artifact %q", holt.Clip(s, 80)).WithHint("give its id, or BUCKET/NAME")
+	}
+	if _, err := holt.ParseName(bucket); err != nil {
+		return s, err
+	}
+	return holt.ParseArtifactName(name)
 }
 
 // either returns the error of the last check if all fail.

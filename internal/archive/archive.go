@@ -186,7 +186,7 @@ func (a *Archive) collect(ctx context.Context, horizon time.Time) (holt.Collecte
 	return holt.Collected{Packs: c.Packs, Repacked: c.Repacked, Freed: c.Freed}, err
 }
 
-// dropLost drops the spaces of deleted workspaces, snapshots and disks. A delete on a full disk leaves some.
+// dropLost drops the spaces of deleted workspaces, snapshots, disks and artifacts. A delete on a full disk leaves some.
 func (a *Archive) dropLost(ctx context.Context) error {
 	names, err := a.Spaces(ctx) // before the rows are read: a row is older than its space
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *Archive) dropLost(ctx context.Context) error {
 	}
 	has := map[string]bool{}
 	err = a.db.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT id FROM workspace UNION ALL SELECT id FROM snapshot UNION ALL SELECT space FROM disk
+		return tx.Query(`SELECT id FROM workspace UNION ALL SELECT id FROM snapshot UNION ALL SELECT id FROM artifact UNION ALL SELECT space FROM disk
 			UNION ALL SELECT space FROM disk_left WHERE EXISTS (SELECT 1 FROM snapshot WHERE outdated AND stored)`, nil,
 			func(r *db.Row) error { has[r.Text(0)] = true; return nil })
 	})

@@ -6,9 +6,8 @@
 // Format: one SQLite database, audit.db, with one table, entry. Its triggers refuse to change or replace a row, and to
 // delete one of the newest [KeepEntries] that is younger than [KeepDays] days. [Log] deletes the rows that are older,
 // and the others that are not among the newest [KeepOwn] of their tenant. Entries of callers without a credential are
-// limited by [Seldom], so that they do not displace the others; every permitted call of a token is recorded. A second database,
-// nothing.db, is empty: SQL of a tenant runs on it, with the tenant's rows as a virtual table, so that the SQL cannot
-// reach other rows.
+// limited by [Seldom], so that they do not displace the others; every permitted call of a token is recorded. SQL of a tenant
+// runs without the database, with the tenant's rows as a virtual table, so that it cannot reach other rows.
 //
 // [Log.Record] returns when its entry is committed, so entries survive kill -9 of the daemon. Entries of concurrent calls
 // are committed together. Power loss can lose the last entries, never one in the middle.
@@ -19,7 +18,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -83,10 +81,10 @@ var columnNames = []string{"seq", "at", "tenant", "actor", "token", "name", "doo
 
 // Log is an open audit log. The nil Log records nothing.
 type Log struct {
-	db, nothing *db.DB
-	log         *slog.Logger
-	queue       chan *pending
-	queries     db.Turns
+	db      *db.DB
+	log     *slog.Logger
+	queue   chan *pending
+	queries db.Turns
 
 	mu     sync.RWMutex // read-locked while an entry is put into the queue
 	closed bool
@@ -114,11 +112,7 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
 	}
-	nothing, err := db.Open(filepath.Join(dir, "nothing.db"), "SELECT 1;", "")
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open audit log: %w", err), d.Close())
-	}
-	l := &Log{db: d, nothing: nothing, log: log, queue: make(chan *pending, together), queries: db.Turns{Most: 2, OfTenant: 1}, keepOwn: KeepOwn}
+	l := &Log{db: d, log: log, queue: make(chan *pending, together), queries: db.Turns{Most: 2, OfTenant: 1}, keepOwn: KeepOwn}
 	l.wg.Go(l.commit)
 	return l, nil
 }
@@ -132,7 +126,7 @@ func (l *Log) Close() error {
 	}
 	l.mu.Unlock()
 	l.wg.Wait()
-	return errors.Join(l.db.Close(), l.nothing.Close())
+	return l.db.Close()
 }
 
 // Record writes an entry and returns when it is committed. It fills in the time and the caller of ctx if the entry has

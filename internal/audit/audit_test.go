@@ -172,7 +172,7 @@ func TestEndlessQueries(t *testing.T) {
 	refused := make(chan error, 20)
 	for range 20 {
 		loud.Go(func() {
-			_, err := l.Query(as(over, "loud"), "loud", holt.AuditQuery{SQL: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n", TimeoutMS: 60_000})
+			_, err := l.Query(as(over, "loud"), "loud", holt.TableQuery{SQL: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n", TimeoutMS: 60_000})
 			refused <- err
 		})
 	}
@@ -183,7 +183,7 @@ func TestEndlessQueries(t *testing.T) {
 	}
 	for who, tenant := range map[string]string{"admins": "", "quiet": "quiet"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		if _, err := l.Query(as(ctx, who), tenant, holt.AuditQuery{SQL: "SELECT count(*) FROM audit"}); err != nil {
+		if _, err := l.Query(as(ctx, who), tenant, holt.TableQuery{SQL: "SELECT count(*) FROM audit"}); err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		cancel()

@@ -41,7 +41,7 @@ func scan(r *db.Row) Entry {
 // Query runs SQL on the table audit. With a tenant, the table has only that tenant's newest 50,000 entries.
 //
 // Errors: InvalidArgument (the SQL), Timeout, TooMany (too many queries of the tenant wait).
-func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error) {
+func (l *Log) Query(ctx context.Context, tenant string, q holt.TableQuery) (holt.QueryResult, error) {
 	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
 	if limits.Time > mostTime {
 		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "invalid timeout: the maximum of a query of the audit log is %s", holt.ShortDuration(mostTime)).WithHint("give a shorter timeout")
@@ -53,7 +53,7 @@ func (l *Log) Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt
 	defer end()
 	of := db.Source{DB: l.db, Views: `CREATE TEMP VIEW audit AS SELECT ` + columns + ` FROM main.entry;`}
 	if tenant != "" {
-		of = db.Source{DB: l.nothing, Tables: []db.Table{{Name: "audit", Columns: columnNames, Find: func(*db.Tx, []string) (db.Rows, error) { return l.rowsOf(ctx, tenant) }}}}
+		of = db.Source{Tables: []db.Table{{Name: "audit", Columns: columnNames, Find: func(*db.Tx, []string) (db.Rows, error) { return l.rowsOf(ctx, tenant) }}}}
 	}
 	return of.Query(ctx, q.SQL, limits)
 }

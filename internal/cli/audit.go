@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"holt"
+	"holt/client"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -72,30 +75,31 @@ func orDash(s string) string {
 }
 
 func (a *app) auditQuery() *cobra.Command {
-	var q holt.AuditQuery
-	var asCSV bool
-	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: `query "SELECT …"`, Short: "Query the audit log with SQL", Args: exactly(1),
-		Long: `Runs one SELECT statement (SQLite) on the table
-
-  audit(seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request, took_us)
-
-It is read-only and returns at most 10,000 rows. A tenant's token queries the newest 50,000 entries of its tenant.
-
-` + auditHelp,
+	return a.tableQuery("audit", "all entries for an admin, the newest 50,000 of its tenant for others", "seq, at, tenant, actor, token, name, door, remote, op, noun, ref, made, code, status, request,\n  took_us", &cobra.Command{
+		Short: "Query the audit log with SQL", Long: auditHelp,
 		Example: `  holt audit query "SELECT name, count(*) FROM audit WHERE code = 'forbidden' GROUP BY name"
   holt audit query "SELECT at, op, ref FROM audit WHERE token = 'tok_…' AND at > datetime('now', '-1 day') ORDER BY seq" --csv`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.query(asCSV, func() (holt.QueryResult, error) {
-				c, err := a.connectFor(cmd)
-				if err != nil {
-					return holt.QueryResult{}, err
-				}
-				q.SQL, q.TimeoutMS = args[0], timeout.Milliseconds()
-				return c.Audit.Query(cmd.Context(), "", q)
-			})
-		},
+	}, func(c *client.Client, ctx context.Context, q holt.TableQuery) (holt.QueryResult, error) {
+		return c.Audit.Query(ctx, "", q)
+	})
+}
+
+// tableQuery makes cmd a command that asks SQL of a table with these columns; what says which rows it has.
+func (a *app) tableQuery(table, what, columns string, cmd *cobra.Command, ask func(*client.Client, context.Context, holt.TableQuery) (holt.QueryResult, error)) *cobra.Command {
+	var q holt.TableQuery
+	var asCSV bool
+	var timeout time.Duration
+	cmd.Use, cmd.Args = `query "SELECT …"`, exactly(1)
+	cmd.Long = strings.TrimSpace(fmt.Sprintf("Runs one SELECT statement (SQLite) on the table %s: %s.\nIt is read-only and returns at most 10,000 rows. The columns are\n\n  %s\n\n%s", table, what, columns, cmd.Long))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.query(asCSV, func() (holt.QueryResult, error) {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return holt.QueryResult{}, err
+			}
+			q.SQL, q.TimeoutMS = args[0], timeout.Milliseconds()
+			return ask(c, cmd.Context(), q)
+		})
 	}
 	cmd.Flags().IntVar(&q.MaxRows, "max-rows", 0, "maximum number of rows (default: 10000)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time limit, such as 30s (default: 10s, at most 1m)")

@@ -134,7 +134,7 @@ Start with: holt up`,
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.serveCommand(), a.doctorCommand(),
-		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.snapshotCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.tokenCommand(), a.auditCommand(), a.sshKeyCommand(), a.sshConfig(), a.topCommand(), a.eventsCommand(), a.contextCommand(), a.debugCommand(), a.completionCommand(), a.versionCommand(), a.manCommand(), a.networkProcess(), a.keeperProcess())
+		a.computerCommand(), a.runCommand(), a.scheduleCommand(), a.jobCommand(), a.snapshotCommand(), a.terminalCommand(), a.serviceCommand(), a.workspaceCommand(), a.artifactCommand(), a.bucketCommand(), a.archiveCommand(), a.imageCommand(), a.limitCommand(), a.tokenCommand(), a.auditCommand(), a.sshKeyCommand(), a.sshConfig(), a.topCommand(), a.eventsCommand(), a.contextCommand(), a.debugCommand(), a.completionCommand(), a.versionCommand(), a.manCommand(), a.networkProcess(), a.keeperProcess())
 	exemplify(root)
 	return root
 }

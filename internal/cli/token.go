@@ -24,8 +24,10 @@ const scopeHelp = `Scopes:
   user:NAME                     in computers, only as this Linux user; can be combined with any other
   workspace:NAME[:read][:/DIR]  only files of this workspace, optionally below a directory
   port:COMPUTER:N               only connections to this port of a computer
-A token without scopes can do everything in its tenant. A token with computer, workspace or port scopes
-is limited to these objects. A token can create other tokens with at most its own rights and lifetime;
+  bucket:NAME[:read|:write[:PREFIX]]
+                                only artifacts of this bucket, optionally names that begin with PREFIX
+A token without scopes can do everything in its tenant. A token with computer, workspace, port or bucket
+scopes is limited to these objects. A token can create other tokens with at most its own rights and lifetime;
 they are revoked with it.`
 
 func (a *app) tokenCreate() *cobra.Command {
@@ -79,15 +81,24 @@ belongs to another tenant. Tokens see only the objects of their own tenant.
 	return cmd
 }
 
-// parseLife reads a duration that may be in days.
+// parseLife reads the lifetime of a token.
 func parseLife(s string) (time.Duration, error) {
+	span, err := parseSpan("lifetime", s)
+	if err != nil {
+		err = holt.AsError(err).WithHint("use a duration such as 90m, 12h or 30d, or leave --expires out for a token that does not expire")
+	}
+	return span, err
+}
+
+// parseSpan reads a duration that may be in days; what is its name in an error.
+func parseSpan(what, s string) (time.Duration, error) {
 	span, err := time.ParseDuration(s)
 	if days, of := strings.CutSuffix(s, "d"); of {
 		span, err = time.ParseDuration(days + "h")
 		span *= 24
 	}
 	if err != nil || span < time.Second || span > 100*365*24*time.Hour {
-		return 0, holt.Errorf(holt.InvalidArgument, "invalid lifetime %q", holt.Clip(s, 40)).WithHint("use a duration such as 90m, 12h or 30d, or leave --expires out for a token that does not expire")
+		return 0, holt.Errorf(holt.InvalidArgument, "invalid %s %q", what, holt.Clip(s, 40)).WithHint("use a duration such as 90m, 12h or 30d")
 	}
 	return span, nil
 }

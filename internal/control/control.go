@@ -10,6 +10,7 @@ package control
 import (
 	"holt/internal/access"
 	"holt/internal/archive"
+	"holt/internal/artifact"
 	"holt/internal/computer"
 	"holt/internal/door/preview"
 	"holt/internal/door/sshd"
@@ -25,7 +26,7 @@ import (
 
 // Schema makes all tables. The triggers of package event need the tables before it.
 var Schema = access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema + schedule.Schema + job.Schema +
-	sshd.Schema + preview.Schema + upload.Schema + event.Schema
+	sshd.Schema + preview.Schema + upload.Schema + artifact.Schema + event.Schema
 
 // reserveSchema makes the table that reserves room in the database; package daemon fills and empties it.
 const reserveSchema = `

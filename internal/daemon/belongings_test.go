@@ -51,10 +51,15 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	must(err)
 	upload, err := c.Uploads.Create(ctx, holt.UploadSpec{Computer: name, Path: "/tmp/of-" + holt.OSString(name), Size: 6}, "")
 	must(err)
+	artifact, err := c.Artifacts.Publish(ctx, holt.ArtifactSpec{Workspace: name, Path: "/reports/a", Bucket: holt.DefaultBucket, Name: name + "-report"}, "")
+	must(err)
+	_, err = c.Artifacts.CreateBucket(ctx, holt.BucketSpec{Name: name + "-bucket"}, "")
+	must(err)
 	domain := domainOf(machine.ID)
 	_, err = c.Previews.SetDomain(ctx, name, domain, holt.PreviewDomainSpec{Port: 80})
 	must(err)
 	byID = vars{
+		"artifact": string(artifact.ID), "bucket": name + "-bucket",
 		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
 		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
 		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
@@ -64,7 +69,7 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	for k, v := range byID {
 		byName[k] = v
 	}
-	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"] = name, name, terminal.Name, schedule.Name, token.Name, key.Name
+	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"], byName["artifact"] = name, name, terminal.Name, schedule.Name, token.Name, key.Name, "artifacts/"+name+"-report"
 	return byID, byName
 }
 
@@ -90,6 +95,7 @@ func domainOf(id holt.ComputerID) string {
 // absent are the same things where there are none.
 func absent(name string) (byID, byName vars) {
 	byID = vars{
+		"artifact": string(holt.NewArtifactID()), "bucket": name + "-bucket",
 		"key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
 		"computer": string(holt.NewComputerID()), "workspace": string(holt.NewWorkspaceID()), "run": string(holt.NewRunID()), "terminal": string(holt.NewTerminalID()),
 		"schedule": string(holt.NewScheduleID()), "hold": string(holt.NewHoldID()), "checkpoint": name + "-point", "job": string(holt.NewJobID()), "token": string(holt.NewTokenID()),
@@ -99,7 +105,7 @@ func absent(name string) (byID, byName vars) {
 	for k, v := range byID {
 		byName[k] = v
 	}
-	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"] = name, name, name+"-shell", name+"-cron", name+"-token", name+"-key"
+	byName["computer"], byName["workspace"], byName["terminal"], byName["schedule"], byName["token"], byName["key"], byName["artifact"] = name, name, name+"-shell", name+"-cron", name+"-token", name+"-key", "artifacts/"+name+"-report"
 	return byID, byName
 }
 
@@ -118,11 +124,12 @@ var bodies = map[string]string{
 	"updateWorkspace": `{"name":"papers"}`, "setQuota": `{"bytes":0}`, "restoreWorkspace": `{"checkpoint":"$checkpoint"}`, "tagFile": `{"path":"/reports/a","set":{"k":"v"}}`, "undoRun": `{"run":"$run"}`,
 	"setDomain": `{"port":80}`, "setPreview": `{}`, "linkPreview": `{}`, "addSSHKey": `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1nYQ2bqkSkCjKrCd0oq3sJxVTVz3EXAMPLEKEYxxxx"}`,
 	"createTicket": `{"path":"/v1/computers/einstein/terminals/main/attach"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":5}`, "commitUpload": `{}`,
+	"publishArtifact": `{"workspace":"$workspace","path":"/reports/a","name":"made"}`, "updateArtifact": `{"tags":{"k":"v"}}`, "createBucket": `{"name":"made"}`, "queryArtifacts": `{"sql":"SELECT 1"}`,
 	"createToken": `{"name":"made","life_ms":60000}`, "queryAudit": `{"sql":"SELECT 1"}`,
 }
 
 // queries are the parameters that routes need.
-var queries = map[string]string{"path": "/reports/a", "from": "$computer", "to": "$computer", "dir": "/nowhere/at/all"}
+var queries = map[string]string{"path": "/reports/a", "from": "$computer", "to": "$computer", "dir": "/nowhere/at/all", "name": "made"}
 
 // otherBodies are what is sent with a key that was sent with bodies before; a route that is not here gets a body in
 // which the first text is another.
@@ -132,5 +139,6 @@ var otherBodies = map[string]string{
 	"setBudget": `{"run_ms":2000}`, "resizeComputer": `{"cpus":3}`, "setLimit": `{"max_running":99}`, "updateSchedule": `{"keep_awake":false}`, "createToken": `{"name":"made","life_ms":70000}`,
 	"tagFile": `{"path":"/reports/a","set":{"k":"w"}}`, "bootImage": `{"cpus":2}`, "createJob": `{"workspace":"$workspace","run":{"command":"false"}}`, "undoRun": `{"run":"$run","dry_run":true}`,
 	"restoreWorkspace": `{"checkpoint":"$checkpoint","dry_run":true}`, "mergeWorkspace": `{"from":"$workspace","dry_run":true}`, "createWorkspace": `{"name":"else"}`, "createComputer": `{"name":"else","workspace":"$workspace"}`,
+	"updateArtifact": `{"tags":{"k":"w"}}`,
 	"updateComputer": `{"idle_timeout":"2h"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":6}`, "addSSHKey": `{"key":"$otherkey"}`, "createSchedule": `{"computer":"$computer","name":"nightly","cron":"@hourly","spec":{"command":"true"}}`,
 }

@@ -14,6 +14,7 @@ import (
 	"holt"
 	"holt/internal/access"
 	"holt/internal/archive"
+	"holt/internal/artifact"
 	"holt/internal/audit"
 	"holt/internal/computer"
 	"holt/internal/door/preview"
@@ -100,6 +101,7 @@ type Daemon struct {
 	previews   *preview.Store
 	events     *event.Store
 	uploads    *upload.Store
+	artifacts  *artifact.Store
 	reach      *reach // nil: machines have no networks
 	gate       *sshd.Gate
 	meters     meters
@@ -133,7 +135,7 @@ func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Log, started: time.Now().UTC(), done: make(chan struct{}), downs: make(chan struct{}, 1), meters: newMeters(cfg.Metrics)}
 	for _, open := range []func(context.Context) error{
-		d.openLock, d.openControl, d.openEvents, d.openAudit, d.openArchive, d.openImages, d.openEngines, d.openWorkspaces, d.openComputers,
+		d.openLock, d.openControl, d.openEvents, d.openAudit, d.openArchive, d.openImages, d.openEngines, d.openWorkspaces, d.openArtifacts, d.openComputers,
 		d.openMounts, d.openJobs, d.openTokens, d.openPreviews, d.openSchedules, d.openGate, d.openUploads,
 	} {
 		if err := open(ctx); err != nil {

@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"path/filepath"
 
 	"holt"
 	"holt/internal/access"
 	"holt/internal/archive"
+	"holt/internal/artifact"
 	"holt/internal/audit"
 	"holt/internal/authz"
 	"holt/internal/computer"
@@ -131,6 +133,37 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 	d.onClose(d.computers.Close)
 	d.workspaces.SetComputers(d.computers)
 	return nil
+}
+
+// openArtifacts opens the artifacts, and continues to store what was published. Computers are opened later: they may delete
+// workspaces at once.
+func (d *Daemon) openArtifacts(ctx context.Context) (err error) {
+	d.artifacts, err = artifact.Open(ctx, artifact.Config{DB: d.db, Keys: d.keys, Archive: d.archive.Archive,
+		Workspaces: workspaces.ForArtifacts{Store: d.workspaces}, Computers: published{d}, Log: d.log, Fail: d.cfg.Fail})
+	if err != nil {
+		return err
+	}
+	d.onClose(d.artifacts.Close)
+	return d.workspaces.SetArtifacts(ctx, d.artifacts)
+}
+
+// published are computers as artifacts are published from them.
+type published struct{ d *Daemon }
+
+func (p published) Get(ctx context.Context, ref string) (holt.Computer, error) {
+	return p.d.computers.Get(ctx, ref)
+}
+
+func (p published) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
+	return p.d.computers.Runs().Get(ctx, id)
+}
+
+func (p published) Stat(ctx context.Context, ref, path string) (holt.FileInfo, error) {
+	return p.d.computers.Files().Stat(ctx, ref, path)
+}
+
+func (p published) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
+	return p.d.computers.Files().Read(ctx, ref, path, off, n, w)
 }
 
 // openMounts serves the host mounts. The mounts leave before the jobs close, although the jobs open later.

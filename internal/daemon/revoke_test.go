@@ -218,7 +218,7 @@ func TestAuditStory(t *testing.T) {
 	if created.Op != "createComputer" || created.Made != string(machine.ID) || created.Noun != "computers" {
 		t.Errorf("%+v", created)
 	}
-	res, err := admin.Audit.Query(ctx, "", holt.AuditQuery{SQL: "SELECT count(*), count(DISTINCT tenant) FROM audit WHERE code = 'unauthenticated' AND actor = 'nobody'"})
+	res, err := admin.Audit.Query(ctx, "", holt.TableQuery{SQL: "SELECT count(*), count(DISTINCT tenant) FROM audit WHERE code = 'unauthenticated' AND actor = 'nobody'"})
 	if err != nil || len(res.Rows) != 1 || fmtValue(res.Rows[0][0]) != "1" {
 		t.Error(res.Rows, err)
 	}
@@ -232,11 +232,11 @@ func TestAuditStory(t *testing.T) {
 	}
 	for _, sql := range []string{"SELECT * FROM main.entry", "SELECT * FROM entry", "WITH audit AS (SELECT * FROM main.entry) SELECT * FROM audit",
 		"ATTACH 'audit.db' AS a", "DELETE FROM audit", "PRAGMA database_list"} {
-		if res, err := other.Audit.Query(ctx, "", holt.AuditQuery{SQL: sql}); err == nil && len(res.Rows) > 0 {
+		if res, err := other.Audit.Query(ctx, "", holt.TableQuery{SQL: sql}); err == nil && len(res.Rows) > 0 {
 			t.Errorf("%s: %v", sql, res.Rows)
 		}
 	}
-	res, err = c.Audit.Query(ctx, "", holt.AuditQuery{SQL: "SELECT count(*), count(DISTINCT tenant), max(tenant) FROM audit WHERE took_us >= 0"})
+	res, err = c.Audit.Query(ctx, "", holt.TableQuery{SQL: "SELECT count(*), count(DISTINCT tenant), max(tenant) FROM audit WHERE took_us >= 0"})
 	if err != nil || len(res.Rows) != 1 || fmtValue(res.Rows[0][1]) != "1" || fmtValue(res.Rows[0][2]) != "team-a" {
 		t.Error(res.Rows, err)
 	}

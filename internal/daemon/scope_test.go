@@ -47,6 +47,7 @@ func TestScopes(t *testing.T) {
 		{"workspace:read", []holt.Scope{holt.Scope("workspace:" + ids["workspace"] + ":read")}}, {"workspace:/reports", []holt.Scope{holt.Scope("workspace:" + ids["workspace"] + ":/reports")}},
 		{"workspace:/else", []holt.Scope{holt.Scope("workspace:" + ids["workspace"] + ":/else")}}, {"port:80", []holt.Scope{holt.Scope("port:" + ids["computer"] + ":80")}},
 		{"port:81", []holt.Scope{holt.Scope("port:" + ids["computer"] + ":81")}},
+		{"bucket:artifacts:read", []holt.Scope{"bucket:artifacts:read"}}, {"bucket of another prefix", []holt.Scope{"bucket:artifacts:write:else/"}}, {"its bucket", []holt.Scope{holt.Scope("bucket:" + names["bucket"]), "bucket:artifacts"}},
 	}
 	secrets := make([]string, len(kinds))
 	table := "# What a token of each kind gets of each route, about things that are there. Columns:\n"
@@ -129,6 +130,7 @@ func TestTokensNarrow(t *testing.T) {
 		{one, 0, []holt.Scope{"computer:nobody", "user:agent"}, holt.Forbidden}, {team, 0, []holt.Scope{"computer:nobody"}, holt.NotFound},
 		{one, 0, []holt.Scope{"computer:einstein", "user:agent", "read-only"}, ""}, {one, 0, []holt.Scope{"port:einstein:80", "user:agent"}, ""},
 		{one, 0, []holt.Scope{"workspace:einstein:read:/reports", "user:agent"}, holt.Forbidden}, {team, 0, []holt.Scope{"repo:site"}, holt.Unsupported},
+		{team, 0, []holt.Scope{"bucket:Not A Label"}, holt.InvalidArgument}, {one, 0, []holt.Scope{"bucket:releases", "user:agent"}, holt.Forbidden},
 	} {
 		_, token, err := made(c.by, "child", c.life, c.scopes...)
 		if holt.CodeOf(err) != c.code {

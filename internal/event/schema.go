@@ -63,6 +63,14 @@ func tenantWas(ref string) string {
 	return fmt.Sprintf(`(SELECT tenant FROM event WHERE ref = %s ORDER BY seq DESC LIMIT 1)`, ref)
 }
 
+// artifact is an event of the row x of an artifact.
+func artifact(kind, x string) row {
+	of := func(column string) string {
+		return fmt.Sprintf(`(SELECT %s FROM bucket WHERE id = %s.bucket)`, column, x)
+	}
+	return row{kind, of("tenant"), ``, ``, x + `.id`, of("name") + ` || '/' || ` + x + `.name`, ``}
+}
+
 var triggers = []string{
 	// Old events are deleted in small steps.
 	fmt.Sprintf("CREATE TRIGGER event_kept AFTER INSERT ON event WHEN new.seq %% 16 = 0 BEGIN DELETE FROM event WHERE seq <= new.seq - %d; END;\n", holt.EventsKept),
@@ -110,6 +118,9 @@ var triggers = []string{
 			`json_object('state', json_extract(new.record, '$.state'), 'was', json_extract(old.record, '$.state'), 'reason', substr(coalesce(json_extract(new.record, '$.reason'), ''), 1, 200), 'run', coalesce(json_extract(new.record, '$.run_id'), ''))`}),
 	trigger("job_deleted", `AFTER DELETE ON job`,
 		row{`'job.deleted'`, `json_extract(old.record, '$.tenant')`, ``, ``, `old.id`, ``, ``}),
+
+	trigger("artifact_created", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state <> 'writing'`, artifact(`'artifact.created'`, "new")),
+	trigger("artifact_deleted", `AFTER DELETE ON artifact WHEN old.state <> 'writing'`, artifact(`'artifact.deleted'`, "old")),
 
 	// A change of a schedule is written as INSERT OR REPLACE.
 	trigger("schedule_put", `BEFORE INSERT ON schedule`,

@@ -12,7 +12,7 @@ type Audit interface {
 	// List returns entries, the newest first, those of spec.Tenant, or of all with "".
 	List(ctx context.Context, spec holt.AuditSpec) ([]holt.AuditEntry, error)
 	// Query answers a question in SQL about a tenant's entries, or about all with "". InvalidArgument; Timeout.
-	Query(ctx context.Context, tenant string, q holt.AuditQuery) (holt.QueryResult, error)
+	Query(ctx context.Context, tenant string, q holt.TableQuery) (holt.QueryResult, error)
 }
 
 // Events are what happens to nouns.

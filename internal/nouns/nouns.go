@@ -41,6 +41,7 @@ type Set struct {
 	Previews       Previews
 	Events         Events
 	Uploads        Uploads
+	Artifacts      Artifacts
 	Tokens         TokenStore
 	Audit          Audit
 	Daemon         Daemon
@@ -427,4 +428,30 @@ type Schedules interface {
 	Run(ctx context.Context, ref, key string) (holt.Firing, error)
 	// History returns what became of one, the latest first, up to limit; 0: all that is kept.
 	History(ctx context.Context, ref string, limit int) ([]holt.Firing, error)
+}
+
+// Artifacts are immutable objects in buckets. ref is an id, or BUCKET/NAME: the newest version.
+type Artifacts interface {
+	// Publish makes one of a file of a computer or workspace. It does not wait until the bytes are stored.
+	// InvalidArgument: not a regular file.
+	Publish(ctx context.Context, spec holt.ArtifactSpec, key string) (holt.Artifact, error)
+	// Put makes one of what r has, once all of it has arrived.
+	Put(ctx context.Context, spec holt.ArtifactPut, r io.Reader) (holt.Artifact, error)
+	Get(ctx context.Context, ref string) (holt.Artifact, error)
+	// List returns a page of them, in the order of bucket and name, and the newest version first.
+	List(ctx context.Context, q holt.ArtifactQuery) (holt.Page[holt.Artifact], error)
+	// Read writes n bytes from offset off to w; n < 0: up to the end.
+	Read(ctx context.Context, ref string, off, n int64, w io.Writer) error
+	// Query runs SQL on the table artifacts.
+	Query(ctx context.Context, q holt.TableQuery) (holt.QueryResult, error)
+	// Update changes tags, retention and hold. Conflict: the retention would be shorter.
+	Update(ctx context.Context, ref string, change holt.ArtifactChange, key string) (holt.Artifact, error)
+	// Delete removes one. Conflict: it is retained or on hold.
+	Delete(ctx context.Context, ref, key string) error
+	CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error)
+	Bucket(ctx context.Context, name string) (holt.Bucket, error)
+	// Buckets returns all of them, in any order.
+	Buckets(ctx context.Context) ([]holt.Bucket, error)
+	// DeleteBucket removes an empty one. Conflict: it is not empty.
+	DeleteBucket(ctx context.Context, name, key string) error
 }

@@ -32,6 +32,9 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 	if err != nil {
 		return err
 	}
+	if err := s.finishArtifacts(ctx, r.id); err != nil {
+		return err
+	}
 	s.mounts.changing.Lock()
 	defer s.mounts.changing.Unlock()
 	c, has, err := s.having(ctx, r.id)
@@ -73,6 +76,15 @@ func (s *Store) keepsSnapshots(ctx context.Context, r row) error {
 		WithHint("delete them first, and the workspace is deleted with the last one: holt snapshot list %s, holt snapshot delete", c.Name)
 }
 
+// finishArtifacts stores what was published from a workspace that is to be deleted. It may take as long as there are bytes, so
+// it is called before locks are taken, and again when nothing more can be published.
+func (s *Store) finishArtifacts(ctx context.Context, id holt.WorkspaceID) error {
+	if s.artifacts == nil {
+		return nil
+	}
+	return s.artifacts.Finish(ctx, id)
+}
+
 // remove deletes the files of a workspace, its space in the archive, and its row. It is no error if some of
 // them do not exist.
 func (s *Store) remove(ctx context.Context, id holt.WorkspaceID) error {
@@ -83,6 +95,9 @@ func (s *Store) remove(ctx context.Context, id holt.WorkspaceID) error {
 		return tx.Exec(`UPDATE workspace SET state = 'deleting' WHERE id = ?`, id)
 	})
 	if err != nil && !hosterror.IsFull(err) {
+		return err
+	}
+	if err := s.finishArtifacts(ctx, id); err != nil { // nothing more is published from it
 		return err
 	}
 	gone := s.open.drop(id)
@@ -101,6 +116,9 @@ func (s *Store) remove(ctx context.Context, id holt.WorkspaceID) error {
 
 // Remove deletes the workspace of a computer; see [holt/internal/computer.Workspaces].
 func (s *Store) Remove(ctx context.Context, id holt.WorkspaceID) error {
+	if err := s.finishArtifacts(ctx, id); err != nil {
+		return err
+	}
 	s.mounts.changing.Lock()
 	defer s.mounts.changing.Unlock()
 	if err := s.Unmounted(ctx, id); err != nil {

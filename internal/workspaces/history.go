@@ -121,7 +121,7 @@ func (h History) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, d
 			return holt.Freed{}, err
 		}
 		return ask(ctx, h, ref, func(ctx context.Context, s workspace.History) (holt.Freed, error) {
-			if err := h.ofSnapshot(ctx, r.id, s, checkpoint); err != nil {
+			if err := h.needed(ctx, r.id, s, checkpoint); err != nil {
 				return holt.Freed{}, err
 			}
 			return s.Delete(ctx, checkpoint, dryRun)
@@ -131,14 +131,21 @@ func (h History) DeleteCheckpoint(ctx context.Context, ref, checkpoint string, d
 	return idempotency.Once(ctx, h.w.keys, remove)
 }
 
-// ofSnapshot returns Conflict for a checkpoint that a snapshot needs.
-func (h History) ofSnapshot(ctx context.Context, id holt.WorkspaceID, s workspace.History, checkpoint string) error {
-	if h.w.guests == nil {
-		return nil
-	}
+// needed returns Conflict for a checkpoint that a snapshot or an artifact needs.
+func (h History) needed(ctx context.Context, id holt.WorkspaceID, s workspace.History, checkpoint string) error {
 	c, err := s.W.FindCheckpoint(checkpoint)
 	if err != nil {
 		return nil // Delete returns the error
+	}
+	if h.w.artifacts != nil {
+		if held, err := h.w.artifacts.Holds(ctx, c.Name); err != nil {
+			return err
+		} else if held {
+			return holt.Errorf(holt.Conflict, "the artifact %s is still being stored from this checkpoint", c.Name).WithHint("Holt deletes the checkpoint when that is done")
+		}
+	}
+	if h.w.guests == nil {
+		return nil
 	}
 	m, ok, err := h.w.guests.Snapshot(ctx, id, c.Name)
 	if err != nil || !ok {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"holt"
+	"holt/internal/artifact"
 	"holt/internal/computer"
 	"holt/internal/idempotency"
 	"holt/internal/job"
@@ -20,7 +21,7 @@ import (
 func openStore(t *testing.T, idle time.Duration) *Store {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := db.Open(filepath.Join(dir, "holt.db"), computer.Schema+Schema+job.Schema, "")
+	d, err := db.Open(filepath.Join(dir, "holt.db"), computer.Schema+Schema+job.Schema+artifact.Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}

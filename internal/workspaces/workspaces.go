@@ -46,6 +46,8 @@ type Store struct {
 	// Set by SetComputers.
 	guests   *computer.Guests
 	inGuests *computer.Files // of running computers
+
+	artifacts Artifacts // set by SetArtifacts
 }
 
 // Open opens the store, removes half-made workspaces, and takes host mounts over from their
@@ -79,7 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func (s *Store) removeHalfMade(ctx context.Context) error {
-	rows, err := s.table.rows(ctx, `WHERE state <> 'ready'`)
+	rows, err := s.table.rows(ctx, `WHERE state <> 'ready' AND NOT EXISTS (SELECT 1 FROM artifact WHERE held = workspace.id AND state = 'storing')`) // see SetArtifacts
 	if err != nil {
 		return err
 	}

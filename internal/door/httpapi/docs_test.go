@@ -88,6 +88,8 @@ func TestOpenAPI(t *testing.T) {
 
 // unkeyed are the calls that change something, or are not GET, and take no idempotency key, with why they need none.
 var unkeyed = map[string]string{
+	"putArtifact":         "a stream of bytes; a repeat makes another version of the same bytes",
+	"queryArtifacts":      "it only reads",
 	"checkWorkspace":      "it changes nothing",
 	"checkArchive":        "it changes nothing",
 	"queryWorkspace":      "it changes nothing",

@@ -158,8 +158,13 @@ func wanted(in *api.FileRead, info holt.FileInfo, header http.Header) (span, err
 	if !ok {
 		return all, nil
 	}
-	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, info.Size))
+	header.Set("Content-Range", contentRange(part, info.Size))
 	return part, nil
+}
+
+// contentRange is the header of an answer that is a part of a file of the given size.
+func contentRange(part span, size int64) string {
+	return fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, size)
 }
 
 // exactWriter passes on at most left bytes; below 0: any number.

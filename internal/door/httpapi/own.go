@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +54,7 @@ type OwnFork struct {
 //	POST /v1/self/checkpoint         of its workspace   {name, note}
 //	POST /v1/self/snapshot           a snapshot           {name}
 //	POST /v1/self/fork               computers          {name, count}
+//	POST /v1/self/artifacts          of a file of it    {path, name, tags}
 //	POST /v1/self/pause              until somebody wakes it; the answer may come then, or never
 func (s *Server) Own(id holt.ComputerID) http.Handler {
 	mux, ref := http.NewServeMux(), string(id)
@@ -84,6 +87,19 @@ func (s *Server) Own(id holt.ComputerID) http.Handler {
 		ctx = holt.Before(ctx, func(ctx context.Context) error { return s.mayFork(ctx, c, max(1, spec.Count)) })
 		in := api.ComputerBody[holt.ComputerForkSpec]{OneComputer: self, Keyed: api.Keyed{Key: key}, Body: holt.ComputerForkSpec{Name: spec.Name, Count: spec.Count}}
 		return view(viewForks)(api.Do(ctx, s.registry, api.ForkComputer, &in))
+	})
+	changes(s, mux, id, "artifacts", func(ctx context.Context, c holt.Computer, spec holt.OwnArtifact, key string) (any, error) {
+		name := path.Join("/", cmp.Or(spec.Name, path.Base(string(spec.Path)))) // no .. leads out of its own
+		if name == "/" {
+			return nil, holt.Errorf(holt.InvalidArgument, "invalid name %q of an artifact", clip(spec.Name))
+		}
+		in := api.Body[holt.ArtifactSpec]{Keyed: api.Keyed{Key: key}, Body: holt.ArtifactSpec{Computer: ref, Path: spec.Path, Bucket: holt.ComputersBucket, Name: c.Name + name, Tags: spec.Tags}}
+		out, err := view(holt.PublishedOf)(api.Do(ctx, s.registry, api.PublishArtifact, &in))
+		switch holt.CodeOf(err) {
+		case holt.NotFound, holt.InvalidArgument, holt.Conflict, holt.TooMany: // about its own file and names
+			err = ownBound{holt.AsError(err)}
+		}
+		return out, err
 	})
 	changes(s, mux, id, "pause", func(ctx context.Context, _ holt.Computer, _ struct{}, key string) (any, error) {
 		return view(holt.SelfOf)(api.Do(ctx, s.registry, api.PauseComputer, &api.ComputerKeyed{OneComputer: self, Keyed: api.Keyed{Key: key}}))
@@ -130,7 +146,7 @@ func changes[I any](s *Server, mux *http.ServeMux, id holt.ComputerID, verb stri
 		}
 		defer ended()
 		c, err := told(api.Do(ctx, s.registry, api.GetComputer, &api.OneComputer{Computer: string(id)}))
-		if err == nil && c.Job != "" {
+		if err == nil && c.Job != "" && verb != "artifacts" {
 			err = holt.Errorf(holt.Forbidden, "the computer of a job cannot %s itself: it is deleted with the job", verb)
 		}
 		if err != nil {

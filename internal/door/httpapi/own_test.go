@@ -44,7 +44,22 @@ func TestOwn(t *testing.T) {
 		}
 		return w.Code, string(b)
 	}
+	servertest.Must(nouns.Files.Write(ctx, "curie", "/home/agent/report", holt.WriteSpec{}, strings.NewReader("report")))(t)
+	if code, said := ask("POST", "/v1/self/artifacts", `{"path":"/home/agent/none"}`); code != http.StatusNotFound || !strings.Contains(said, "/home/agent/none") {
+		t.Errorf("it published what there is not: %d %s", code, said)
+	}
+	servertest.Must(nouns.Runs.Start(ctx, "curie", holt.RunSpec{Command: "truncate -s 1P vast; touch done"}, ""))(t)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := nouns.Files.Stat(ctx, "curie", "/home/agent/done"); err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if code, said := ask("POST", "/v1/self/artifacts", `{"path":"/home/agent/vast"}`); code != httpapi.Status(holt.TooMany) {
+		t.Errorf("it published more than its disk can have: %d %s", code, said)
+	}
 	for _, c := range []struct{ method, path, body, has string }{
+		{"POST", "/v1/self/artifacts", `{"path":"/home/agent/report"}`, `"name":"curie/report"`},
+		{"POST", "/v1/self/artifacts", `{"path":"/home/agent/report","name":"../../bohr/x"}`, `"bucket":"computers","name":"curie/bohr/x"`},
 		{"GET", "/v1/self", "", `"name":"curie"`},
 		{"GET", "/v1/self/network", "", `"egress":"off"`},
 		{"GET", "/v1/self/network/traffic", "", `"destinations":[]`},

@@ -70,6 +70,7 @@ func (s *Server) routes(mux *http.ServeMux) []byte {
 	s.jobs()
 	s.eventLog()
 	s.uploads()
+	s.artifacts()
 	bind(s, api.CreateTicket, s.makeTicket)
 	s.daemon()
 	for _, e := range s.registry.Unbound() {

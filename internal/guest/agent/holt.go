@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ const (
   holt checkpoint [LABEL]               take a workspace checkpoint
   holt snapshot [--name NAME]           keep memory, root disk and workspace as they are
   holt fork [--name NAME] [--count N]   create computers that continue from its current state
+  holt publish FILE [--name NAME]       publish a file as an artifact, which outlives this computer
   holt pause                            pause it; the next use wakes it
 
 --json prints JSON, as for anything but a terminal. In a fork, holt fork says which one it is.
@@ -95,7 +97,7 @@ func (c *selfCommand) run(args []string) error {
 	verbs := map[string]struct {
 		do   func() error
 		most int // arguments
-	}{"self": {c.self, 0}, "checkpoint": {c.checkpoint, 1}, "snapshot": {c.snapshot, 0}, "fork": {c.fork, 0}, "pause": {c.pause, 0}}
+	}{"self": {c.self, 0}, "checkpoint": {c.checkpoint, 1}, "snapshot": {c.snapshot, 0}, "fork": {c.fork, 0}, "publish": {c.publish, 1}, "pause": {c.pause, 0}}
 	verb, ok := verbs[args[0]]
 	if !ok {
 		return holt.Errorf(holt.InvalidArgument, "unknown command %q", clip(args[0])).WithHint("run holt help for the list of commands")
@@ -114,7 +116,7 @@ func (c *selfCommand) parse(verb string, args []string) error {
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&c.json, "json", !isTTY(c.out), "")
-	if verb == "fork" || verb == "snapshot" {
+	if verb == "fork" || verb == "snapshot" || verb == "publish" {
 		flags.StringVar(&c.name, "name", "", "")
 	}
 	if verb == "fork" {
@@ -203,6 +205,22 @@ func (c *selfCommand) fork() error {
 		}
 	}
 	return err
+}
+
+func (c *selfCommand) publish() error {
+	if len(c.args) == 0 {
+		return holt.Errorf(holt.InvalidArgument, "holt publish needs a file").WithHint("for example: holt publish report.pdf")
+	}
+	file, err := filepath.Abs(c.args[0])
+	if err != nil {
+		return err
+	}
+	var made holt.Published
+	_, is, cut, err := c.own.change("/artifacts", holt.OwnArtifact{Path: holt.OSString(file), Name: c.name}, &made, true)
+	if err != nil || cut {
+		return c.elsewhere(is, err)
+	}
+	return c.print(made, "published as %s/%s", made.Bucket, made.Name)
 }
 
 func (c *selfCommand) pause() error {

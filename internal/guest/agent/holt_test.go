@@ -68,6 +68,8 @@ func (s *selfServer) answer(c net.Conn) {
 		said = holt.Checkpoint{Name: "mine"}
 	case "/v1/self/snapshot":
 		status, said = 409, holt.Errorf(holt.Conflict, "it is being deleted").WithHint("wait")
+	case "/v1/self/artifacts":
+		said = holt.Published{Bucket: "artifacts", Name: "curie/report.pdf"}
 	case "/v1/self/fork":
 		said = holt.ForkedComputers{Computers: []holt.ForkedComputer{{Name: "bohr"}, {Name: "dirac", Error: holt.Errorf(holt.OutOfSpace, "the disk is full")}}}
 	}
@@ -98,6 +100,7 @@ func TestCommand(t *testing.T) {
 		{"checkpoint mine", 0, `"mine"`}, {"checkpoint --json=false mine", 0, "checkpoint mine"}, {"checkpoint a b", 2, "does not take"},
 		{"snapshot --name dawn", 4, "holt: it is being deleted\nhint: wait"}, {"snapshot --count 2", 2, "not defined"},
 		{"fork --count 2 --name x --json=false", 6, "bohr runs, forked from curie\nholt: dirac: the disk is full"},
+		{"publish", 2, "needs a file"}, {"publish --json=false /tmp/report.pdf", 0, "published as artifacts/curie/report.pdf"}, {"publish a b", 2, "does not take"},
 		{"fork --count x", 2, "invalid value"}, {"pause", 0, `"curie"`}, {"delete", 2, "unknown command"},
 	} {
 		if status, said := run(c.line); status != c.status || !strings.Contains(said, c.says) {

@@ -36,7 +36,7 @@ func (l Limits) withDefaults() Limits {
 
 // Source is a database that users can query.
 type Source struct {
-	DB     *DB
+	DB     *DB     // nil: none, only Tables
 	Views  string  // SQL that is run first; its temporary views hide those of the database
 	Tables []Table // besides those of the database
 
@@ -107,7 +107,11 @@ func ask(ctx context.Context, sql string, limits Limits, open func(*asked) (*Con
 
 // source opens a source. All reads of it see one state.
 func (a *asked) source(s Source) (*Conn, error) {
-	c, err := a.connect(s.DB.path, sqlite.OpenReadOnly)
+	path, flags := ":memory:", sqlite.OpenReadWrite
+	if s.DB != nil {
+		path, flags = s.DB.path, sqlite.OpenReadOnly
+	}
+	c, err := a.connect(path, flags)
 	if err != nil {
 		return nil, err
 	}

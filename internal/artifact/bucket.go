@@ -1,0 +1,93 @@
+package artifact
+
+import (
+	"context"
+	"time"
+
+	"holt"
+	"holt/internal/idempotency"
+	"holt/internal/store/db"
+)
+
+// CreateBucket makes a bucket.
+//
+// Errors: InvalidArgument (the name), AlreadyExists, TooMany.
+func (s *Store) CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Bucket]{
+		Key: key, Method: "bucket.create", Request: spec,
+		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Bucket, error) {
+			if _, err := holt.ParseName(spec.Name); err != nil {
+				return holt.Bucket{}, err
+			}
+			if err := checkRetention(spec.RetainMS); err != nil {
+				return holt.Bucket{}, err
+			}
+			err := s.write(ctx, func(tx *db.Tx) error {
+				if err := claim.Bind(tx, spec.Name); err != nil {
+					return err
+				}
+				return insertBucket(ctx, tx, spec, s.cfg.Now())
+			})
+			if err != nil {
+				return holt.Bucket{}, err
+			}
+			return s.Bucket(ctx, spec.Name)
+		},
+		Again: s.Bucket,
+	})
+}
+
+// Bucket returns a bucket.
+func (s *Store) Bucket(ctx context.Context, name string) (holt.Bucket, error) {
+	list, err := s.buckets(ctx, `WHERE b.tenant = ? AND b.name = ?`, holt.TenantOf(ctx), name)
+	if err == nil && len(list) == 0 {
+		err = noBucket(name)
+	}
+	if err != nil {
+		return holt.Bucket{}, err
+	}
+	return list[0], nil
+}
+
+// Buckets returns all buckets, in any order.
+func (s *Store) Buckets(ctx context.Context) ([]holt.Bucket, error) {
+	return s.buckets(ctx, `WHERE ?1 = '' OR b.tenant = ?1`, holt.Confined(ctx))
+}
+
+func (s *Store) buckets(ctx context.Context, condition string, args ...any) (list []holt.Bucket, err error) {
+	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+		return tx.Query(`SELECT b.name, b.created, b.replace, b.retain, b.tenant, count(a.seq), coalesce(sum(a.size), 0)
+			FROM bucket b LEFT JOIN artifact a ON a.bucket = b.id AND a.state IN ('storing', 'ready') `+condition+` GROUP BY b.id`, args, func(r *db.Row) error {
+			list = append(list, holt.Bucket{Name: r.Text(0), CreatedAt: time.Unix(0, r.Int64(1)).UTC(), Replace: r.Int64(2) != 0, RetainMS: r.Int64(3), Tenant: r.Text(4), Artifacts: r.Int64(5), Bytes: r.Int64(6)})
+			return nil
+		})
+	})
+	return list, err
+}
+
+// DeleteBucket removes an empty bucket.
+//
+// Errors: NotFound, Conflict (it has artifacts).
+func (s *Store) DeleteBucket(ctx context.Context, name, key string) error {
+	_, err := idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[struct{}]{
+		Key: key, Method: "bucket.delete", Request: name, Removes: true,
+		Act: func(ctx context.Context, _ *idempotency.Claim) (none struct{}, err error) {
+			return none, s.write(ctx, func(tx *db.Tx) error {
+				b, err := findBucket(ctx, tx, name)
+				if err != nil {
+					return err
+				}
+				used := false
+				err = tx.Query(`SELECT 1 FROM artifact WHERE bucket = ? LIMIT 1`, []any{b.id}, func(*db.Row) error { used = true; return nil })
+				if err == nil && used {
+					err = holt.Errorf(holt.Conflict, "the bucket %s is not empty", name).WithHint("delete its artifacts first; holt artifact list %s --versions shows them", name)
+				}
+				if err != nil {
+					return err
+				}
+				return tx.Exec(`DELETE FROM bucket WHERE id = ?`, b.id)
+			})
+		},
+	})
+	return err
+}

@@ -1,0 +1,18 @@
+// Package artifact keeps artifacts: immutable objects in buckets, with the place that they come from. An artifact outlives
+// its computer and its workspace.
+//
+// It does not know the archive's format (package chunk) or workspaces: it reads those through interfaces that package
+// daemon fills in.
+//
+// Format: tables bucket and artifact of the control database ([Schema]). The bytes of a small artifact are in its row;
+// those of a larger one are the part "body" of the archive's space that is named by the artifact's id. The archive stores
+// equal chunks once, so an artifact and the file that it was published from share theirs.
+//
+// To publish a file of a workspace takes a checkpoint that is named by the artifact's id, and a row in state storing. The
+// artifact is read from that checkpoint until its bytes are in the archive; then its row has their SHA-256, and the
+// checkpoint is deleted. So the answer does not wait for the bytes, whatever their number. A workspace that is to be
+// deleted waits until the artifacts that are read from it are stored ([Store.Finish]).
+//
+// A row is older than its space and its checkpoint, and is deleted before its space. What a crash leaves in between is
+// removed by the next [Open], or with the archive's garbage.
+package artifact

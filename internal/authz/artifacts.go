@@ -1,0 +1,85 @@
+package authz
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"strings"
+
+	"holt"
+	"holt/internal/api"
+)
+
+// artifact checks a call about one artifact, by its bucket and name.
+func (g *guard) artifact(ctx context.Context, ref string, op operation) error {
+	a, free, err := unrestricted(ctx, op)
+	if err != nil || free {
+		return err
+	}
+	bucket, name, ok := holt.CutArtifact(ref)
+	if !ok && a.Computer == "" && a.Rights.Narrow() {
+		art, err := g.n.Artifacts.Get(ctx, ref)
+		if err != nil && holt.CodeOf(err) != holt.NotFound {
+			return err
+		}
+		bucket, name = art.Bucket, art.Name
+	}
+	return g.bucket(ctx, bucket, name, op)
+}
+
+// bucket checks a call about the artifacts of a bucket whose names begin with prefix.
+func (g *guard) bucket(ctx context.Context, bucket, prefix string, op operation) error {
+	a, free, err := unrestricted(ctx, op)
+	if err == nil && !free && (a.Computer != "" || !a.Rights.User("agent") || !a.Rights.Bucket(bucket, prefix, bool(op))) {
+		err = forbidden(a)
+	}
+	return err
+}
+
+// seesBucketOf checks a call about one bucket, or with "" a list of those that the caller sees. A computer sees none.
+func (g *guard) seesBucketOf(ctx context.Context, name string) error {
+	a, free, err := unrestricted(ctx, read)
+	if err != nil || free {
+		return err
+	}
+	if a.Computer != "" {
+		return forbidden(a)
+	}
+	if name == "" {
+		return nil
+	}
+	return g.seesBucket(ctx, holt.Bucket{Name: name})
+}
+
+func (g *guard) seesBucket(ctx context.Context, b holt.Bucket) error {
+	a, _ := holt.ActorOf(ctx)
+	if a.Token == "" || !a.Rights.Narrow() {
+		return nil
+	}
+	for _, s := range a.Rights.Buckets {
+		if s.Bucket == b.Name {
+			return nil
+		}
+	}
+	return forbidden(a)
+}
+
+// publish needs a right to read the file, and one to write to the bucket. A computer may publish its own files.
+func (g *guard) publish(ctx context.Context, in *api.Body[holt.ArtifactSpec]) (context.Context, error) {
+	spec := in.Body
+	if a, _ := holt.ActorOf(ctx); a.Computer != "" {
+		return ctx, g.self(ctx, spec.Computer, write)
+	}
+	name := cmp.Or(spec.Name, path.Base(string(spec.Path)))
+	if err := g.bucket(ctx, cmp.Or(spec.Bucket, holt.DefaultBucket), name, write); err != nil {
+		return ctx, err
+	}
+	if spec.Workspace != "" {
+		return g.files(ctx, spec.Workspace, string(spec.Path), read)
+	}
+	user := "root" // its agent reads what is not in the workspace as root
+	if strings.HasPrefix(path.Clean(string(spec.Path)), "/home/agent/") {
+		user = "agent"
+	}
+	return ctx, g.asUser(ctx, spec.Computer, user, read)
+}

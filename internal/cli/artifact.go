@@ -1,0 +1,585 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+func (a *app) artifactCommand() *cobra.Command {
+	cmd := group("artifact", "Files that outlive their computer, with their origin",
+		a.artifactPublish(), a.artifactPut(), a.artifactGet(), a.artifactList(), a.artifactShow(), a.artifactQuery(), a.artifactTag(), a.artifactRetain(), a.artifactHold(), a.artifactDelete())
+	cmd.Aliases = []string{"artifacts"}
+	cmd.Long = `An artifact is an immutable object in a bucket. It outlives its computer and its workspace, and knows
+where it comes from: computer, workspace, path, the run that wrote the file and its command line, and
+the SHA-256 of its bytes. Publishing another file under a name adds a version; the one before is kept.
+
+To name an artifact, use its id, or BUCKET/NAME for the newest version.`
+	return cmd
+}
+
+// artifactFlags are what publish and put say of an artifact.
+type artifactFlags struct {
+	bucket, name, mediaType, retain string
+	tags                            []string
+}
+
+func (f *artifactFlags) register(a *app, cmd *cobra.Command, name string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.bucket, "bucket", "", "bucket (default: artifacts, which is created when it is first used)")
+	flags.StringVar(&f.name, "name", "", "name in the bucket, such as reports/2026.pdf (default: "+name+")")
+	flags.StringVar(&f.mediaType, "type", "", "media type, such as text/html (default: by the name)")
+	flags.StringVar(&f.retain, "retain", "", "do not let it be deleted for this time, such as 12h or 90d (default: as long as the bucket says)")
+	flags.StringArrayVar(&f.tags, "tag", nil, "tag NAME=VALUE (repeatable)")
+	a.completeFlag(cmd, "bucket", bucketNames)
+	a.jsonFlag(cmd)
+}
+
+// parse returns the tags, and the retention in milliseconds.
+func (f *artifactFlags) parse() (tags map[string]string, retain int64, err error) {
+	for _, t := range f.tags {
+		name, value, ok := strings.Cut(t, "=")
+		if !ok {
+			return nil, 0, holt.Errorf(holt.InvalidArgument, "the tag %q has no value", holt.Clip(t, 40)).WithHint("write --tag NAME=VALUE")
+		}
+		if tags == nil {
+			tags = map[string]string{}
+		}
+		tags[name] = value
+	}
+	if f.retain != "" {
+		span, err := parseSpan("retention", f.retain)
+		return tags, span.Milliseconds(), err
+	}
+	return tags, 0, nil
+}
+
+func (a *app) artifactPublish() *cobra.Command {
+	var f artifactFlags
+	var ofWorkspace bool
+	cmd := &cobra.Command{
+		Use: "publish COMPUTER:PATH", Short: "Publish a file of a computer or a workspace as an artifact", Args: exactly(1),
+		Long: `Publishes the file's present content. Later changes to the file do not change the artifact. For a file
+in the workspace this takes the same time for any size: its bytes are stored in the background.
+Relative paths begin at the workspace, /home/agent. A symbolic link is followed.
+
+With --workspace, the argument is WORKSPACE:PATH, and paths begin at the top of the workspace.`,
+		Example: `  holt artifact publish einstein:report.pdf
+  holt artifact publish einstein:dist/app.tar.gz --bucket releases --name app/1.2.tar.gz --tag kind=build
+  holt artifact publish einstein:/var/log/syslog --retain 90d`,
+		ValidArgsFunction: a.completeSpots(inComputers, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, file, ok := strings.Cut(args[0], ":")
+			if !ok || of == "" || file == "" {
+				return holt.Errorf(holt.InvalidArgument, "invalid source %q", holt.Clip(args[0], 80)).WithHint("write COMPUTER:PATH, such as einstein:report.pdf")
+			}
+			spec := holt.ArtifactSpec{Bucket: f.bucket, Name: f.name, MediaType: f.mediaType}
+			if ofWorkspace {
+				spec.Workspace, spec.Path = of, holt.OSString(path.Join("/", file))
+			} else if spec.Computer, spec.Path = of, holt.OSString(file); !path.IsAbs(file) {
+				spec.Path = holt.OSString(path.Join("/home/agent", file))
+			}
+			var err error
+			if spec.Tags, spec.RetainMS, err = f.parse(); err != nil {
+				return err
+			}
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			made, err := c.Artifacts.Publish(cmd.Context(), spec, "")
+			if err != nil {
+				return err
+			}
+			return a.sayArtifact(made, "published")
+		},
+	}
+	f.register(a, cmd, "the file's name")
+	cmd.Flags().BoolVar(&ofWorkspace, "workspace", false, "the argument is WORKSPACE:PATH; no computer is needed")
+	return cmd
+}
+
+func (a *app) artifactPut() *cobra.Command {
+	var f artifactFlags
+	cmd := &cobra.Command{
+		Use: "put FILE", Short: "Store a file of this machine as an artifact", Args: exactly(1),
+		Long: "Stores a file of this machine, or standard input if FILE is - (then --name is needed).",
+		Example: `  holt artifact put data.parquet --bucket inputs
+  tar cz site | holt artifact put - --name site.tar.gz`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec := holt.ArtifactPut{Bucket: f.bucket, Name: f.name, MediaType: f.mediaType}
+			in := io.Reader(a.In)
+			if args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return located(err)
+				}
+				defer file.Close()
+				if info, err := file.Stat(); err == nil && info.IsDir() {
+					return holt.Errorf(holt.InvalidArgument, "%s is a directory", args[0]).WithHint("store an archive of it: tar cz %s | holt artifact put - --name NAME.tar.gz", args[0])
+				}
+				in = file
+				if spec.Name == "" {
+					spec.Name = filepath.Base(args[0])
+				}
+			}
+			if spec.Name == "" {
+				return holt.Errorf(holt.InvalidArgument, "--name is missing").WithHint("standard input has no name: add --name NAME")
+			}
+			var err error
+			if spec.Tags, spec.RetainMS, err = f.parse(); err != nil {
+				return err
+			}
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			made, err := c.Artifacts.Put(cmd.Context(), spec, in)
+			if err != nil {
+				return err
+			}
+			return a.sayArtifact(made, "stored")
+		},
+	}
+	f.register(a, cmd, "the file's name")
+	return cmd
+}
+
+// sayArtifact shows an artifact that was made or changed.
+func (a *app) sayArtifact(art holt.Artifact, what string) error {
+	if a.wantsJSON() {
+		return printJSON(a.Out, art)
+	}
+	fmt.Fprintf(a.Out, "%s %s/%s, %s, %s\n", what, art.Bucket, visible(art.Name), size(art.Size), art.ID)
+	return nil
+}
+
+func (a *app) artifactGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "get ARTIFACT [FILE]", Short: "Copy an artifact to this machine", Args: atLeast(1, 2),
+		Long: `Writes the bytes to FILE, which is replaced when all of them have arrived; - is standard output. Without
+FILE: to a new file in the current directory, under the last part of the name. They are compared with the
+artifact's SHA-256.`,
+		Example: `  holt artifact get artifacts/report.pdf
+  holt artifact get art_d5o7dp6rixbsakb4 - | tar tz`,
+		ValidArgsFunction: a.complete(artifactNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			art, err := c.Artifacts.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			name := filepath.Base(art.Name)
+			if name == "." || name == ".." || name == "/" {
+				name = string(art.ID)
+			}
+			to := name
+			if len(args) > 1 {
+				to = args[1]
+			}
+			info, err := os.Stat(to)
+			if err == nil && info.IsDir() {
+				to = filepath.Join(to, name)
+			} else if err == nil && len(args) == 1 {
+				return holt.Errorf(holt.AlreadyExists, "the file %s already exists", name).WithHint("to replace it, name it: holt artifact get %s %s", args[0], shellWord(name))
+			}
+			return a.getArtifact(cmd.Context(), c, art, to)
+		},
+	}
+	return cmd
+}
+
+// getArtifact writes an artifact to a file, which appears whole; - is standard output.
+func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifact, to string) error {
+	sum := sha256.New()
+	copyTo := func(w io.Writer) error {
+		if err := c.Artifacts.Read(ctx, string(art.ID), 0, -1, io.MultiWriter(w, sum)); err != nil {
+			return err
+		}
+		if art.SHA256 == "" { // it may be stored by now
+			var err error
+			if art, err = c.Artifacts.Get(ctx, string(art.ID)); err != nil {
+				return err
+			}
+		}
+		if got := fmt.Sprintf("%x", sum.Sum(nil)); art.SHA256 != "" && got != art.SHA256 {
+			return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256)
+		}
+		return nil
+	}
+	if to == "-" {
+		return copyTo(a.forContent())
+	}
+	if err := writeWhole(to, copyTo); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "%s, %s\n", visible(to), size(art.Size))
+	return nil
+}
+
+// writeWhole has fill write a file, which replaces one of the name when all of it is written.
+func writeWhole(to string, fill func(io.Writer) error) error {
+	if info, err := os.Stat(to); err == nil && !info.Mode().IsRegular() { // such as /dev/stdout
+		f, err := os.OpenFile(to, os.O_WRONLY, 0)
+		if err != nil {
+			return located(err)
+		}
+		return errors.Join(fill(f), f.Close())
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), ".holt-get-*")
+	if err != nil {
+		return here(err, to)
+	}
+	defer os.Remove(f.Name()) // unless it was renamed
+	if err = fill(f); err == nil {
+		err = f.Chmod(0o644)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), to)
+	}
+	return located(err)
+}
+
+func (a *app) artifactList() *cobra.Command {
+	var q holt.ArtifactQuery
+	cmd := &cobra.Command{
+		Use: "list [BUCKET]", Aliases: []string{"ls"}, Short: "List artifacts", Args: atLeast(0, 1),
+		Long: "Lists the artifacts of a bucket, or of all, by name: the newest version of each, or with --versions all\nversions, the newest first.",
+		Example: `  holt artifact list
+  holt artifact list releases --prefix app/ --versions
+  holt artifact list --from einstein --json | jq -r .[].id`,
+		ValidArgsFunction: a.complete(bucketNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			q.Bucket = strings.Join(args, "")
+			all := []holt.Artifact{}
+			for q.Cursor = ""; ; {
+				page, err := c.Artifacts.List(cmd.Context(), q)
+				if err != nil {
+					return err
+				}
+				all = append(all, page.Items...)
+				if q.Cursor = page.Next; q.Cursor == "" {
+					break
+				}
+			}
+			switch {
+			case a.wantsJSON():
+				return printJSON(a.Out, all)
+			case len(all) == 0:
+				a.say("no artifacts; publish a file with: holt artifact publish COMPUTER:PATH")
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, one := range all {
+				rows[i] = []string{one.Bucket + "/" + visible(one.Name), size(one.Size), ago(one.CreatedAt), visible(originOf(one)), string(one.ID)}
+			}
+			return printTable(a.Out, []string{"ARTIFACT", "SIZE", "CREATED", "FROM", "ID"}, rows)
+		},
+	}
+	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "names that begin with this")
+	cmd.Flags().StringVar(&q.Computer, "from", "", "only those that come from this computer, by name or id; it may be deleted")
+	cmd.Flags().BoolVar(&q.Versions, "versions", false, "all versions, not only the newest of each name")
+	a.completeFlag(cmd, "from", a.computerNames)
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+// originOf says in a word where an artifact comes from.
+func originOf(art holt.Artifact) string {
+	switch o := art.Origin; {
+	case o.Computer != "":
+		return o.Computer + ":" + shown(o.Path)
+	case o.Workspace != "":
+		return o.Workspace + ":" + shown(o.Path)
+	default:
+		return "-"
+	}
+}
+
+func (a *app) artifactShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ARTIFACT", Short: "Show an artifact and where it comes from", Args: exactly(1),
+		Example:           "  holt artifact show artifacts/report.pdf",
+		ValidArgsFunction: a.complete(artifactNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			art, err := c.Artifacts.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, art)
+			}
+			return printTable(a.Out, nil, artifactRows(art))
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func artifactRows(art holt.Artifact) [][]string {
+	sum := art.SHA256
+	if sum == "" {
+		sum = "not known yet: its bytes are being stored"
+	}
+	rows := [][]string{{"artifact", art.Bucket + "/" + visible(art.Name)}, {"id", string(art.ID)}, {"size", size(art.Size)}, {"type", visible(art.MediaType)},
+		{"sha-256", sum}, {"created", calendar(art.CreatedAt.Local()) + " by " + visible(art.Origin.By)}}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			rows = append(rows, []string{name, visible(value)})
+		}
+	}
+	o := art.Origin
+	add("from", originOf(art))
+	if o.Writer != nil {
+		add("written by", strings.TrimSpace(strings.Join([]string{o.Writer.Kind, o.Writer.Name, o.Writer.Run}, " ")))
+	}
+	add("command", clipLine(commandOf(holt.RunSpec{Command: o.Command, Argv: o.Argv}), 200))
+	for _, name := range slices.Sorted(maps.Keys(art.Tags)) {
+		add("tag", name+"="+art.Tags[name])
+	}
+	if art.RetainUntil != nil {
+		add("retained", "until "+calendar(art.RetainUntil.Local()))
+	}
+	if art.Hold {
+		add("hold", "yes")
+	}
+	return rows
+}
+
+func (a *app) artifactQuery() *cobra.Command {
+	return a.tableQuery("artifacts", "the tenant's newest 50,000 artifacts", strings.Join(holt.ArtifactColumns[:12], ", ")+",\n  "+strings.Join(holt.ArtifactColumns[12:], ", "), &cobra.Command{
+		Short: "Query artifacts with SQL",
+		Example: `  holt artifact query "SELECT name, run, size FROM artifacts WHERE computer = 'einstein' AND tags->>'kind' = 'report'"
+  holt artifact query "SELECT bucket, sum(size) FROM artifacts GROUP BY bucket" --csv`,
+	}, func(c *client.Client, ctx context.Context, q holt.TableQuery) (holt.QueryResult, error) {
+		return c.Artifacts.Query(ctx, q)
+	})
+}
+
+// changeArtifact is a command that changes an artifact, the first argument.
+func (a *app) changeArtifact(cmd *cobra.Command, change func(args []string) (holt.ArtifactChange, error)) *cobra.Command {
+	cmd.ValidArgsFunction = a.complete(artifactNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to, err := change(args[1:])
+		if err != nil {
+			return err
+		}
+		c, err := a.connectFor(cmd)
+		if err != nil {
+			return err
+		}
+		art, err := c.Artifacts.Update(cmd.Context(), args[0], to, "")
+		if err != nil {
+			return err
+		}
+		if a.wantsJSON() {
+			return printJSON(a.Out, art)
+		}
+		return printTable(a.Out, nil, artifactRows(art))
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) artifactTag() *cobra.Command {
+	return a.changeArtifact(&cobra.Command{
+		Use: "tag ARTIFACT NAME=VALUE…", Short: "Set or remove tags of an artifact", Args: atLeast(2, -1),
+		Long:    "NAME=VALUE sets a tag, NAME= removes it.",
+		Example: "  holt artifact tag artifacts/report.pdf kind=report reviewed=",
+	}, func(args []string) (holt.ArtifactChange, error) {
+		change := holt.ArtifactChange{Tags: map[string]*string{}}
+		for _, t := range args {
+			name, value, ok := strings.Cut(t, "=")
+			switch {
+			case !ok:
+				return change, holt.Errorf(holt.InvalidArgument, "the tag %q has no value", holt.Clip(t, 40)).WithHint("write NAME=VALUE, or NAME= to remove it")
+			case value == "":
+				change.Tags[name] = nil
+			default:
+				change.Tags[name] = &value
+			}
+		}
+		return change, nil
+	})
+}
+
+func (a *app) artifactRetain() *cobra.Command {
+	return a.changeArtifact(&cobra.Command{
+		Use: "retain ARTIFACT TIME", Short: "Do not let an artifact be deleted for a time", Args: exactly(2),
+		Long:    "From now on, for a time such as 12h or 90d. Only an admin can shorten a retention.",
+		Example: "  holt artifact retain artifacts/report.pdf 90d",
+	}, func(args []string) (holt.ArtifactChange, error) {
+		span, err := parseSpan("retention", args[0])
+		ms := span.Milliseconds()
+		return holt.ArtifactChange{RetainMS: &ms}, err
+	})
+}
+
+func (a *app) artifactHold() *cobra.Command {
+	off := false
+	cmd := a.changeArtifact(&cobra.Command{
+		Use: "hold ARTIFACT", Short: "Do not let an artifact be deleted until the hold is removed", Args: exactly(1),
+		Example: "  holt artifact hold artifacts/report.pdf\n  holt artifact hold artifacts/report.pdf --off",
+	}, func([]string) (holt.ArtifactChange, error) {
+		on := !off
+		return holt.ArtifactChange{Hold: &on}, nil
+	})
+	cmd.Flags().BoolVar(&off, "off", false, "remove the hold")
+	return cmd
+}
+
+func (a *app) artifactDelete() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ARTIFACT…", Aliases: []string{"rm"}, Short: "Delete artifacts", Args: atLeast(1, -1),
+		Long:              "Deletes one version of each. BUCKET/NAME is the newest version; the one before it becomes the newest.",
+		Example:           "  holt artifact delete artifacts/report.pdf",
+		ValidArgsFunction: a.completeAll(artifactNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			for _, ref := range args {
+				if err := c.Artifacts.Delete(cmd.Context(), ref, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) bucketCommand() *cobra.Command {
+	cmd := group("bucket", "Sets of artifacts", a.bucketCreate(), a.bucketList(), a.bucketDelete())
+	cmd.Aliases = []string{"buckets"}
+	return cmd
+}
+
+func (a *app) bucketCreate() *cobra.Command {
+	spec, retain := holt.BucketSpec{}, ""
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Create a bucket", Args: exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: `  holt bucket create releases --retain 90d
+  holt bucket create latest --replace`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec.Name = args[0]
+			if retain != "" {
+				span, err := parseSpan("retention", retain)
+				if err != nil {
+					return err
+				}
+				spec.RetainMS = span.Milliseconds()
+			}
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			made, err := c.Artifacts.CreateBucket(cmd.Context(), spec, "")
+			if err != nil {
+				return err
+			}
+			if a.wantsJSON() {
+				return printJSON(a.Out, made)
+			}
+			fmt.Fprintf(a.Out, "bucket %s is created\n", made.Name)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&spec.Replace, "replace", false, "a new artifact replaces the earlier one of its name (default: both are kept, as versions)")
+	cmd.Flags().StringVar(&retain, "retain", "", "do not let new artifacts be deleted for this time, such as 90d")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) bucketList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List buckets", Args: exactly(0), Example: "  holt bucket list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			all, err := c.Artifacts.Buckets(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case a.wantsJSON():
+				return printJSON(a.Out, all)
+			case len(all) == 0:
+				a.say("no buckets; the first is created with: holt artifact publish COMPUTER:PATH")
+				return nil
+			}
+			rows := make([][]string, len(all))
+			for i, b := range all {
+				versions, retain := "kept", "-"
+				if b.Replace {
+					versions = "replaced"
+				}
+				if b.RetainMS > 0 {
+					retain = holt.ShortMS(b.RetainMS)
+				}
+				rows[i] = []string{b.Name, fmt.Sprint(b.Artifacts), size(b.Bytes), versions, retain, ago(b.CreatedAt)}
+			}
+			return printTable(a.Out, []string{"BUCKET", "ARTIFACTS", "SIZE", "VERSIONS", "RETAINED FOR", "CREATED"}, rows)
+		},
+	}
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) bucketDelete() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete an empty bucket", Args: exactly(1), Example: "  holt bucket delete releases",
+		ValidArgsFunction: a.complete(bucketNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.connectFor(cmd)
+			if err != nil {
+				return err
+			}
+			return c.Artifacts.DeleteBucket(cmd.Context(), args[0], "")
+		},
+	}
+}
+
+func bucketNames(ctx context.Context, c *client.Client) (out []string) {
+	all, _ := c.Artifacts.Buckets(ctx) // no daemon, no names
+	for _, b := range all {
+		out = append(out, b.Name)
+	}
+	return out
+}
+
+func artifactNames(ctx context.Context, c *client.Client) (out []string) {
+	page, _ := c.Artifacts.List(ctx, holt.ArtifactQuery{})
+	for _, one := range page.Items {
+		out = append(out, one.Bucket+"/"+one.Name+"\t"+size(one.Size))
+	}
+	return out
+}

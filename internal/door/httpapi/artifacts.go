@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"holt"
+	"holt/internal/api"
+)
+
+func (s *Server) artifacts() {
+	n := s.opt.Nouns.Artifacts
+	bind(s, api.PublishArtifact, func(ctx context.Context, in *api.Body[holt.ArtifactSpec]) (holt.Artifact, error) {
+		return n.Publish(ctx, in.Body, in.Key)
+	})
+	bind(s, api.PutArtifact, s.putArtifact)
+	bind(s, api.ListArtifacts, func(ctx context.Context, in *api.ArtifactsOf) (holt.Page[holt.Artifact], error) {
+		return n.List(ctx, holt.ArtifactQuery{Bucket: in.Bucket, Prefix: in.Prefix, Computer: in.From, Versions: in.Versions, PageSpec: holt.PageSpec{Limit: in.Limit, Cursor: in.Cursor}})
+	})
+	bind(s, api.QueryArtifacts, func(ctx context.Context, in *api.ArtifactQuestion) (holt.QueryResult, error) {
+		return n.Query(ctx, in.Body)
+	})
+	bind(s, api.GetArtifact, func(ctx context.Context, in *api.OneArtifact) (holt.Artifact, error) { return n.Get(ctx, in.Artifact) })
+	bindStream(s, api.ReadArtifact, s.readArtifact)
+	bind(s, api.UpdateArtifact, func(ctx context.Context, in *api.ArtifactUpdate) (holt.Artifact, error) {
+		return n.Update(ctx, in.Artifact, in.Body, in.Key)
+	})
+	bind(s, api.DeleteArtifact, func(ctx context.Context, in *api.ArtifactKeyed) (api.None, error) {
+		return api.None{}, n.Delete(ctx, in.Artifact, in.Key)
+	})
+	bind(s, api.CreateBucket, func(ctx context.Context, in *api.Body[holt.BucketSpec]) (holt.Bucket, error) {
+		return n.CreateBucket(ctx, in.Body, in.Key)
+	})
+	bindList(s, api.ListBuckets, func(ctx context.Context, _ *api.Paging) ([]holt.Bucket, error) { return n.Buckets(ctx) })
+	bind(s, api.GetBucket, func(ctx context.Context, in *api.OneBucket) (holt.Bucket, error) { return n.Bucket(ctx, in.Bucket) })
+	bind(s, api.DeleteBucket, func(ctx context.Context, in *api.BucketKeyed) (api.None, error) {
+		return api.None{}, n.DeleteBucket(ctx, in.Bucket, in.Key)
+	})
+}
+
+func (s *Server) putArtifact(ctx context.Context, in *api.ArtifactPut) (holt.Artifact, error) {
+	tags := map[string]string{}
+	for _, t := range in.Tag {
+		name, value, ok := strings.Cut(t, "=")
+		if !ok {
+			return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "the tag %q has no value", clip(t)).WithHint("write NAME=VALUE")
+		}
+		tags[name] = value
+	}
+	return s.opt.Nouns.Artifacts.Put(ctx, holt.ArtifactPut{Bucket: in.Bucket, Name: in.Name, MediaType: in.MediaType, RetainMS: in.RetainMS, Tags: tags}, body(ctx))
+}
+
+// readArtifact sends an artifact, a range of it, or, to HEAD, the headers alone. Its bytes may be a page of a hostile computer:
+// no browser shows it with the rights of this server.
+func (s *Server) readArtifact(ctx context.Context, in *api.ArtifactRead) (*huma.StreamResponse, error) {
+	a, err := s.opt.Nouns.Artifacts.Get(ctx, in.Artifact)
+	if err != nil {
+		return nil, err
+	}
+	q := requestOf(ctx)
+	header := q.Header()
+	etag := strconv.Quote(string(a.ID)) // a version never changes
+	header.Set("ETag", etag)
+	if in.IfNoneMatch != "" && matches(in.IfNoneMatch, etag) {
+		return s.empty(ctx, http.StatusNotModified), nil
+	}
+	part := span{0, a.Size}
+	if in.Range != "" && a.Size > 0 {
+		switch some, ok, err := parseRange(in.Range, a.Size); {
+		case err != nil:
+			header.Set("Content-Range", "bytes */"+strconv.FormatInt(a.Size, 10))
+			return nil, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
+		case ok:
+			part = some
+			header.Set("Content-Range", contentRange(part, a.Size))
+		}
+	}
+	header.Set("Content-Length", strconv.FormatInt(part.n, 10))
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Last-Modified", a.CreatedAt.UTC().Format(http.TimeFormat))
+	header.Set("Content-Type", a.MediaType)
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(a.Name)}))
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if q.r.Method == http.MethodHead {
+		if header.Get("Content-Range") != "" {
+			return s.empty(ctx, http.StatusPartialContent), nil
+		}
+		return s.empty(ctx, http.StatusOK), nil
+	}
+	return s.raw(ctx, a.MediaType, func(ctx context.Context, w *rawWriter) error {
+		return s.opt.Nouns.Artifacts.Read(ctx, string(a.ID), part.off, part.n, w)
+	}), nil
+}
