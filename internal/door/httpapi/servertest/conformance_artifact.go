@@ -141,7 +141,11 @@ func bucketVerbs(t *testing.T, n nouns.Set) {
 	_, err = n.Artifacts.Get(ctx, "artifacts/cut")
 	WantCode(t, err, holt.NotFound)
 
+	before := len(happened(t, n))
 	first, second := send("latest", "a", "one"), send("latest", "a", "two")
+	if got := strings.Join(happened(t, n)[before:], ", "); before != 5 || got != "created latest/a, created latest/a, deleted latest/a" && got != "created latest/a, deleted latest/a, created latest/a" {
+		t.Errorf("events: %d, then %s", before, got)
+	}
 	_, err = n.Artifacts.Get(ctx, string(first.ID))
 	WantCode(t, err, holt.NotFound)
 	names := func(q holt.ArtifactQuery) (out []string) {
@@ -207,6 +211,18 @@ func bucketVerbs(t *testing.T, n nouns.Set) {
 	if all := Must(n.Artifacts.Buckets(ctx))(t); len(all) != 2 {
 		t.Errorf("buckets: %+v", all)
 	}
+}
+
+// happened returns what events say of artifacts, in order.
+func happened(t *testing.T, n nouns.Set) (all []string) {
+	t.Helper()
+	fail(t, n.Events.Follow(t.Context(), holt.EventQuery{Kinds: []string{"artifact"}}, func(e holt.Event) error {
+		if e.Ref != "" {
+			all = append(all, strings.TrimPrefix(string(e.Kind), "artifact.")+" "+e.Name)
+		}
+		return nil
+	}))
+	return all
 }
 
 // failing is a reader that fails.
