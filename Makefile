@@ -57,7 +57,7 @@ deps:
 	./scripts/test-deps
 
 check: guest
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
+	@test -z "$$(gofmt -l *.go */ | tee /dev/stderr)" || (echo 'gofmt: run gofmt -w on the files above' && false)
 	$(GO) vet -composites=false $(PACKAGES)
 	$(GO) tool staticcheck $(PACKAGES)
 

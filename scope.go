@@ -15,7 +15,7 @@ import (
 //	user:NAME                      only as this Linux user, in runs, terminals and over SSH
 //	workspace:REF[:read][:/PATH]   only files of this workspace, optionally below a directory, optionally read-only
 //	port:REF:N                     only connections to this port of a computer
-//	bucket:NAME[:read|:write[:PREFIX]]
+//	bucket:NAME[:read|write[:PREFIX]]
 //	                               only artifacts of this bucket, optionally names that begin with PREFIX, optionally read-only
 //
 // REF is an id; a name is replaced by the id when the token is created. repo:… is reserved and refused (Unsupported)
@@ -166,7 +166,7 @@ func (r *Rights) addWorkspace(s, ref, rest string) error {
 
 func badScope(s string) error {
 	return Errorf(InvalidArgument, "unknown scope %q", clip(s)).
-		WithHint("use admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH], port:COMPUTER:N or bucket:NAME[:read|:write[:PREFIX]]")
+		WithHint("use admin, read-only, computer:NAME, user:NAME, workspace:NAME[:read][:/PATH], port:COMPUTER:N or bucket:NAME[:read|write[:PREFIX]]")
 }
 
 // LinuxUser reports whether s is a valid name or number of a Linux user.

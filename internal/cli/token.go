@@ -24,7 +24,7 @@ const scopeHelp = `Scopes:
   user:NAME                     in computers, only as this Linux user; can be combined with any other
   workspace:NAME[:read][:/DIR]  only files of this workspace, optionally below a directory
   port:COMPUTER:N               only connections to this port of a computer
-  bucket:NAME[:read|:write[:PREFIX]]
+  bucket:NAME[:read|write[:PREFIX]]
                                 only artifacts of this bucket, optionally names that begin with PREFIX
 A token without scopes can do everything in its tenant. A token with computer, workspace, port or bucket
 scopes is limited to these objects. A token can create other tokens with at most its own rights and lifetime;
