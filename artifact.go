@@ -29,11 +29,11 @@ const ComputersBucket = "computers"
 
 // Bounds of artifacts and buckets.
 const (
-	MostArtifact       = 5 << 40 // bytes, as of an object of S3
-	MostBuckets        = 1000    // of a tenant
-	MostArtifactName   = 1024    // bytes of a name
-	MostArtifactTags = 2048 // bytes of names and values of the tags of an artifact
-	MostOwnArtifacts = 1000 // of a computer, from which on it cannot publish any itself
+	MostArtifact     = 5 << 40 // bytes, as of an object of S3
+	MostBuckets      = 1000    // of a tenant
+	MostArtifactName = 1024    // bytes of a name
+	MostArtifactTags = 2048    // bytes of names and values of the tags of an artifact
+	MostOwnArtifacts = 1000    // of a computer, from which on it cannot publish any itself
 )
 
 // Bucket is a set of artifacts with names.
