@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,7 +42,7 @@ func TestListPlans(t *testing.T) {
 		if said := strings.Join(plan, "; "); err != nil || strings.Contains(said, "TEMP B-TREE") || !strings.Contains(said, "INDEX artifact_name") {
 			t.Errorf("%+v: %s %v", c.q, said, err)
 		} else {
-			t.Log(fmt.Sprintf("%+v: %s", c.q, said))
+			t.Logf("%+v: %s", c.q, said)
 		}
 	}
 }

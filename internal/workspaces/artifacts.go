@@ -84,5 +84,5 @@ func (f ForArtifacts) Checkpoint(ctx context.Context, id holt.WorkspaceID, name,
 }
 
 func (f ForArtifacts) Release(ctx context.Context, id holt.WorkspaceID, checkpoint string) error {
-	return ForComputers{f.Store}.Forget(ctx, id, checkpoint)
+	return ForComputers(f).Forget(ctx, id, checkpoint)
 }
