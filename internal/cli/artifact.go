@@ -202,6 +202,7 @@ artifact's SHA-256.`,
 			return a.getArtifact(cmd.Context(), c, art, to)
 		},
 	}
+	a.copyJSONFlag(cmd)
 	return cmd
 }
 
@@ -219,7 +220,7 @@ func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifa
 			}
 		}
 		if got := fmt.Sprintf("%x", sum.Sum(nil)); art.SHA256 != "" && got != art.SHA256 {
-			return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256)
+			return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256).WithHint("copy it again; if that fails too, run holt archive check")
 		}
 		return nil
 	}
@@ -228,6 +229,9 @@ func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifa
 	}
 	if err := writeWhole(to, copyTo); err != nil {
 		return err
+	}
+	if a.json {
+		return printJSON(a.Out, art)
 	}
 	fmt.Fprintf(a.Err, "%s, %s\n", visible(to), size(art.Size))
 	return nil
@@ -456,9 +460,9 @@ func (a *app) artifactHold() *cobra.Command {
 }
 
 func (a *app) artifactDelete() *cobra.Command {
-	return &cobra.Command{
-		Use: "delete ARTIFACT…", Aliases: []string{"rm"}, Short: "Delete artifacts", Args: atLeast(1, -1),
-		Long:              "Deletes one version of each. BUCKET/NAME is the newest version; the one before it becomes the newest.",
+	cmd := &cobra.Command{
+		Use: "delete ARTIFACT...", Aliases: []string{"rm"}, Short: "Delete an artifact", Args: exactly(1),
+		Long:              "Deletes one version. BUCKET/NAME is the newest version; the one before it becomes the newest.",
 		Example:           "  holt artifact delete artifacts/report.pdf",
 		ValidArgsFunction: a.completeAll(artifactNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -466,14 +470,14 @@ func (a *app) artifactDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, ref := range args {
-				if err := c.Artifacts.Delete(cmd.Context(), ref, ""); err != nil {
-					return err
-				}
+			if err := c.Artifacts.Delete(cmd.Context(), args[0], ""); err != nil {
+				return err
 			}
-			return nil
+			return a.deleted(args[0])
 		},
 	}
+	a.jsonFlag(cmd)
+	return a.severally(cmd, 0)
 }
 
 func (a *app) bucketCommand() *cobra.Command {
@@ -555,17 +559,22 @@ func (a *app) bucketList() *cobra.Command {
 }
 
 func (a *app) bucketDelete() *cobra.Command {
-	return &cobra.Command{
-		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Delete an empty bucket", Args: exactly(1), Example: "  holt bucket delete releases",
-		ValidArgsFunction: a.complete(bucketNames),
+	cmd := &cobra.Command{
+		Use: "delete BUCKET...", Aliases: []string{"rm"}, Short: "Delete an empty bucket", Args: exactly(1), Example: "  holt bucket delete releases",
+		ValidArgsFunction: a.completeAll(bucketNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connectFor(cmd)
 			if err != nil {
 				return err
 			}
-			return c.Artifacts.DeleteBucket(cmd.Context(), args[0], "")
+			if err := c.Artifacts.DeleteBucket(cmd.Context(), args[0], ""); err != nil {
+				return err
+			}
+			return a.deleted(args[0])
 		},
 	}
+	a.jsonFlag(cmd)
+	return a.severally(cmd, 0)
 }
 
 func bucketNames(ctx context.Context, c *client.Client) (out []string) {

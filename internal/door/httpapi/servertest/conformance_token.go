@@ -39,7 +39,7 @@ func tokenVerbs(t *testing.T, n nouns.Set) {
 	_, err = n.Tokens.Get(ctx, string(made.ID))
 	WantCode(t, err, holt.NotFound)
 	fail(t, n.Tokens.Delete(ctx, "ci", ""))
-	for scope, code := range map[holt.Scope]holt.Code{"repo:site": holt.Unsupported, "bucket:reports": holt.Unsupported, "everything": holt.InvalidArgument, "user:Root!": holt.InvalidArgument} {
+	for scope, code := range map[holt.Scope]holt.Code{"repo:site": holt.Unsupported, "bucket:reports:raed": holt.InvalidArgument, "everything": holt.InvalidArgument, "user:Root!": holt.InvalidArgument} {
 		_, err = n.Tokens.Create(ctx, holt.TokenSpec{Name: "bad", Scopes: []holt.Scope{scope}}, "")
 		WantCode(t, err, code)
 	}
