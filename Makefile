@@ -17,7 +17,7 @@ export GOFLAGS         ?= -trimpath
 # By default a program under the race detector sleeps for a second before it exits.
 export GORACE          ?= atexit_sleep_ms=10
 
-.PHONY: build guest run deps test race images check vuln e2e bench soak kvm-lab deb release clean
+.PHONY: build guest run deps test race tools images check vuln e2e bench soak kvm-lab deb release clean
 
 guest:
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(GUEST) ./cmd/holt-guest
@@ -46,9 +46,12 @@ test: deps build
 race: deps build
 	GO='$(GO)' ./scripts/test race
 
-# The images that tests make computers of.
-images: build
+# What holt needs on this host.
+tools: build
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
+
+# The images that tests make computers of.
+images: tools
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
 
