@@ -51,7 +51,7 @@ tools: build
 	$(BIN)/holt doctor --install --yes --data-dir $(CACHE)
 
 # The images that tests make computers of.
-images: tools
+images: build
 	$(BIN)/holt image build base
 	$(BIN)/holt image build coding-agent
 
@@ -77,11 +77,11 @@ bench: build
 
 # Known vulnerabilities, all tests at the full counts, and every decoder fuzzed (FUZZTIME each); ends with counts and
 # seeds. The models of workspace run for a minute each, or for HOLT_SOAK_TIME=2h.
-soak: deps images vuln
+soak: deps tools images vuln
 	./scripts/soak
 
 # The Debian package on KVM, in an emulated machine that has it: installed, used, upgraded, removed.
-kvm-lab: images
+kvm-lab: tools images
 	GO='$(GO)' ./scripts/kvm-lab
 
 clean:

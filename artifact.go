@@ -41,7 +41,7 @@ type Bucket struct {
 	Name      string    `json:"name" doc:"unique among the tenant's buckets; a DNS label"`
 	CreatedAt time.Time `json:"created_at"`
 	Replace   bool      `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; else both are kept, as versions"`
-	RetainMS  int64     `json:"retain_ms,omitempty" doc:"for how long new artifacts cannot be deleted, in milliseconds"`
+	RetainMS  int64     `json:"retain_ms,omitempty" doc:"retention of new artifacts, milliseconds"`
 	Artifacts int64     `json:"artifacts" doc:"artifacts in it, each version counted"`
 	Bytes     int64     `json:"bytes" doc:"bytes of their content"`
 	Tenant    string    `json:"tenant,omitempty" doc:"tenant that owns it"`
@@ -51,7 +51,7 @@ type Bucket struct {
 type BucketSpec struct {
 	Name     string `json:"name" maxLength:"64" doc:"a DNS label, unique among the tenant's buckets"`
 	Replace  bool   `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; default: both are kept, as versions"`
-	RetainMS int64  `json:"retain_ms,omitempty" minimum:"0" doc:"for how long new artifacts cannot be deleted, in milliseconds; default: they can be deleted at once"`
+	RetainMS int64  `json:"retain_ms,omitempty" minimum:"0" doc:"retention of new artifacts, milliseconds; default: 0, none"`
 }
 
 // ArtifactState is the state of an artifact.
@@ -75,8 +75,8 @@ type Artifact struct {
 	MediaType   string            `json:"media_type"`
 	CreatedAt   time.Time         `json:"created_at"`
 	Tags        map[string]string `json:"tags,omitempty"`
-	RetainUntil *time.Time        `json:"retain_until,omitempty" doc:"it cannot be deleted before"`
-	Hold        bool              `json:"hold,omitempty" doc:"it cannot be deleted until the hold is removed"`
+	RetainUntil *time.Time        `json:"retain_until,omitempty" doc:"end of its retention; a delete is refused before"`
+	Hold        bool              `json:"hold,omitempty" doc:"it has a hold; a delete is refused"`
 	Origin      ArtifactOrigin    `json:"origin" doc:"where it comes from"`
 	Tenant      string            `json:"tenant,omitempty" doc:"tenant that owns it"`
 }
@@ -103,7 +103,7 @@ type ArtifactSpec struct {
 	Bucket    string            `json:"bucket,omitempty" maxLength:"64" doc:"default: artifacts"`
 	Name      string            `json:"name,omitempty" maxLength:"1024" doc:"default: the file's name"`
 	MediaType string            `json:"media_type,omitempty" maxLength:"255" doc:"default: by the name"`
-	RetainMS  int64             `json:"retain_ms,omitempty" minimum:"0" doc:"for how long it cannot be deleted, in milliseconds; at least as long as the bucket says"`
+	RetainMS  int64             `json:"retain_ms,omitempty" minimum:"0" doc:"retention, milliseconds; the minimum is that of the bucket"`
 	Tags      map[string]string `json:"tags,omitempty"`
 }
 
@@ -128,8 +128,8 @@ type ArtifactQuery struct {
 // ArtifactChange changes what can be changed of an artifact. Nil fields are left as they are.
 type ArtifactChange struct {
 	Tags     map[string]*string `json:"tags,omitempty" doc:"tags to set; null removes one"`
-	RetainMS *int64             `json:"retain_ms,omitempty" minimum:"0" doc:"for how long from now on it cannot be deleted, in milliseconds; only an admin can shorten it"`
-	Hold     *bool              `json:"hold,omitempty" doc:"whether it cannot be deleted until the hold is removed"`
+	RetainMS *int64             `json:"retain_ms,omitempty" minimum:"0" doc:"retention from now on, milliseconds; only an admin can shorten one"`
+	Hold     *bool              `json:"hold,omitempty" doc:"set or remove its hold: with one, a delete is refused"`
 }
 
 // ArtifactColumns are the columns of the table artifacts of a [QuerySpec] about artifacts.

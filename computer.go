@@ -2,6 +2,7 @@ package holt
 
 import (
 	"fmt"
+	"path"
 	"time"
 )
 
@@ -194,6 +195,27 @@ type FileInfo struct {
 	GID     uint32    `json:"gid"`
 	ModTime time.Time `json:"mtime"`
 	Target  OSString  `json:"target,omitempty" doc:"for symlinks"`
+}
+
+// mostLinks is how many symbolic links Linux follows in one path.
+const mostLinks = 40
+
+// Follow returns what a path leads to, by a stat that does not follow a symbolic link at its end.
+//
+// Errors: InvalidArgument (too many links), those of stat.
+func Follow(file string, stat func(file string) (FileInfo, error)) (string, FileInfo, error) {
+	for range mostLinks {
+		info, err := stat(file)
+		if err != nil || info.Kind != "symlink" {
+			return file, info, err
+		}
+		target := string(info.Target)
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(file), target)
+		}
+		file = target
+	}
+	return file, FileInfo{}, Errorf(InvalidArgument, "%s: too many symlinks", file).WithHint("use the path that the links lead to")
 }
 
 // ETag is the entity tag (RFC 9110, section 8.8.3) of the file's content: it changes with its size and modification time.

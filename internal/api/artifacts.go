@@ -29,7 +29,7 @@ type (
 		OneBucket
 		Name      string   `query:"name" required:"true" maxLength:"1024" doc:"name in the bucket"`
 		MediaType string   `query:"media_type" maxLength:"255" doc:"default: by the name"`
-		RetainMS  int64    `query:"retain_ms" minimum:"0" doc:"for how long it cannot be deleted, in milliseconds; at least as long as the bucket says"`
+		RetainMS  int64    `query:"retain_ms" minimum:"0" doc:"retention, milliseconds; the minimum is that of the bucket"`
 		Tag       []string `query:"tag,explode" maxItems:"50" doc:"NAME=VALUE"`
 	}
 	ArtifactRead struct {

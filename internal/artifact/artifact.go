@@ -20,6 +20,8 @@ import (
 // ([holt.AtCheckpoint]).
 type Workspaces interface {
 	Get(ctx context.Context, ref string) (holt.Workspace, error)
+	// Follow returns where a path leads if a symbolic link is at its end. InvalidArgument: out of the workspace.
+	Follow(ctx context.Context, ref, path string) (string, error)
 	Stat(ctx context.Context, ref, path string) (holt.FileInfo, error)
 	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
 	Blame(ctx context.Context, ref, path string) (holt.Writer, error)
@@ -447,9 +449,9 @@ const mostQueried = 50_000
 //
 // Errors: InvalidArgument (the SQL), Timeout, TooMany (too many queries of the tenant wait).
 func (s *Store) Query(ctx context.Context, q holt.TableQuery) (holt.QueryResult, error) {
-	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
-	if limits.Time > time.Minute {
-		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "invalid timeout: the maximum of a query of artifacts is 1m").WithHint("give a shorter timeout")
+	limits, err := db.LimitsOf(q, "artifacts")
+	if err != nil {
+		return holt.QueryResult{}, err
 	}
 	end, err := s.queries.Take(ctx)
 	if err != nil {

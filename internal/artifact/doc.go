@@ -8,11 +8,11 @@
 // those of a larger one are the part "body" of the archive's space that is named by the artifact's id. The archive stores
 // equal chunks once, so an artifact and the file that it was published from share theirs.
 //
-// To publish a file of a workspace takes a checkpoint that is named by the artifact's id, and a row in state storing. The
+// Publishing a file of a workspace takes a checkpoint that is named by the artifact's id, and a row in state storing. The
 // artifact is read from that checkpoint until its bytes are in the archive; then its row has their SHA-256, and the
 // checkpoint is deleted. So the answer does not wait for the bytes, whatever their number. A workspace that is to be
 // deleted waits until the artifacts that are read from it are stored ([Store.Finish]).
 //
-// A row is older than its space and its checkpoint, and is deleted before its space. What a crash leaves in between is
-// removed by the next [Open], or with the archive's garbage.
+// A row is older than its space and its checkpoint, and is deleted after both (state deleting). So each row that a crash leaves
+// tells the next [Open] what to remove or to store.
 package artifact

@@ -175,7 +175,7 @@ const visible = `a.state IN ('storing', 'ready')`
 // show makes an artifact in state writing visible as the newest of its name. In a bucket that replaces, the earlier ones are
 // deleted, as far as they may be.
 func show(tx *db.Tx, a row, b bucket, now time.Time) error {
-	if own := a.own; own {
+	if a.own {
 		if err := others(tx, a); err != nil {
 			return err
 		}

@@ -10,9 +10,6 @@ import (
 	"holt/internal/store/db"
 )
 
-// mostTime is the longest time of a query.
-const mostTime = time.Minute
-
 // List returns entries, the newest first, of one tenant or, with "", of all.
 func (l *Log) List(ctx context.Context, spec holt.AuditSpec) ([]Entry, error) {
 	list := []Entry{}
@@ -42,9 +39,9 @@ func scan(r *db.Row) Entry {
 //
 // Errors: InvalidArgument (the SQL), Timeout, TooMany (too many queries of the tenant wait).
 func (l *Log) Query(ctx context.Context, tenant string, q holt.TableQuery) (holt.QueryResult, error) {
-	limits := db.Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
-	if limits.Time > mostTime {
-		return holt.QueryResult{}, holt.Errorf(holt.InvalidArgument, "invalid timeout: the maximum of a query of the audit log is %s", holt.ShortDuration(mostTime)).WithHint("give a shorter timeout")
+	limits, err := db.LimitsOf(q, "the audit log")
+	if err != nil {
+		return holt.QueryResult{}, err
 	}
 	end, err := l.queries.Take(ctx)
 	if err != nil {

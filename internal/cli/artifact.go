@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +41,7 @@ func (f *artifactFlags) register(a *app, cmd *cobra.Command, name string) {
 	flags.StringVar(&f.bucket, "bucket", "", "bucket (default: artifacts, which is created when it is first used)")
 	flags.StringVar(&f.name, "name", "", "name in the bucket, such as reports/2026.pdf (default: "+name+")")
 	flags.StringVar(&f.mediaType, "type", "", "media type, such as text/html (default: by the name)")
-	flags.StringVar(&f.retain, "retain", "", "do not let it be deleted for this time, such as 12h or 90d (default: as long as the bucket says)")
+	flags.StringVar(&f.retain, "retain", "", "retention, such as 12h or 90d: a delete is refused for this time (default: that of the bucket)")
 	flags.StringArrayVar(&f.tags, "tag", nil, "tag NAME=VALUE (repeatable)")
 	a.completeFlag(cmd, "bucket", bucketNames)
 	a.jsonFlag(cmd)
@@ -90,7 +89,7 @@ With --workspace, the argument is WORKSPACE:PATH, and paths begin at the top of 
 			if ofWorkspace {
 				spec.Workspace, spec.Path = of, holt.OSString(path.Join("/", file))
 			} else if spec.Computer, spec.Path = of, holt.OSString(file); !path.IsAbs(file) {
-				spec.Path = holt.OSString(path.Join("/home/agent", file))
+				spec.Path = holt.OSString(path.Join(inComputers.home, file))
 			}
 			var err error
 			if spec.Tags, spec.RetainMS, err = f.parse(); err != nil {
@@ -227,7 +226,11 @@ func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifa
 	if to == "-" {
 		return copyTo(a.forContent())
 	}
-	if err := writeWhole(to, copyTo); err != nil {
+	write := func() error { return writeBeside(to, 0o644, copyTo) }
+	if there, err := os.Stat(to); err == nil && !there.Mode().IsRegular() { // as /dev/stdout
+		write = func() error { return pourInto(to, copyTo) }
+	}
+	if err := write(); err != nil {
 		return err
 	}
 	if a.json {
@@ -235,32 +238,6 @@ func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifa
 	}
 	fmt.Fprintf(a.Err, "%s, %s\n", visible(to), size(art.Size))
 	return nil
-}
-
-// writeWhole has fill write a file, which replaces one of the name when all of it is written.
-func writeWhole(to string, fill func(io.Writer) error) error {
-	if info, err := os.Stat(to); err == nil && !info.Mode().IsRegular() { // such as /dev/stdout
-		f, err := os.OpenFile(to, os.O_WRONLY, 0)
-		if err != nil {
-			return located(err)
-		}
-		return errors.Join(fill(f), f.Close())
-	}
-	f, err := os.CreateTemp(filepath.Dir(to), ".holt-get-*")
-	if err != nil {
-		return here(err, to)
-	}
-	defer os.Remove(f.Name()) // unless it was renamed
-	if err = fill(f); err == nil {
-		err = f.Chmod(0o644)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), to)
-	}
-	return located(err)
 }
 
 func (a *app) artifactList() *cobra.Command {
@@ -436,8 +413,8 @@ func (a *app) artifactTag() *cobra.Command {
 
 func (a *app) artifactRetain() *cobra.Command {
 	return a.changeArtifact(&cobra.Command{
-		Use: "retain ARTIFACT TIME", Short: "Do not let an artifact be deleted for a time", Args: exactly(2),
-		Long:    "From now on, for a time such as 12h or 90d. Only an admin can shorten a retention.",
+		Use: "retain ARTIFACT TIME", Short: "Set the retention of an artifact", Args: exactly(2),
+		Long:    "Refuses deletes of the artifact for a time from now on, such as 12h or 90d. Only an admin can shorten a\nretention.",
 		Example: "  holt artifact retain artifacts/report.pdf 90d",
 	}, func(args []string) (holt.ArtifactChange, error) {
 		span, err := parseSpan("retention", args[0])
@@ -449,7 +426,7 @@ func (a *app) artifactRetain() *cobra.Command {
 func (a *app) artifactHold() *cobra.Command {
 	off := false
 	cmd := a.changeArtifact(&cobra.Command{
-		Use: "hold ARTIFACT", Short: "Do not let an artifact be deleted until the hold is removed", Args: exactly(1),
+		Use: "hold ARTIFACT", Short: "Refuse deletes of an artifact until the hold is removed", Args: exactly(1),
 		Example: "  holt artifact hold artifacts/report.pdf\n  holt artifact hold artifacts/report.pdf --off",
 	}, func([]string) (holt.ArtifactChange, error) {
 		on := !off
@@ -460,129 +437,28 @@ func (a *app) artifactHold() *cobra.Command {
 }
 
 func (a *app) artifactDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete ARTIFACT...", Aliases: []string{"rm"}, Short: "Delete an artifact", Args: exactly(1),
-		Long:              "Deletes one version. BUCKET/NAME is the newest version; the one before it becomes the newest.",
-		Example:           "  holt artifact delete artifacts/report.pdf",
-		ValidArgsFunction: a.completeAll(artifactNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.Artifacts.Delete(cmd.Context(), args[0], ""); err != nil {
-				return err
-			}
-			return a.deleted(args[0])
-		},
+	return a.deletes(&cobra.Command{
+		Use: "delete ARTIFACT...", Short: "Delete an artifact",
+		Long:    "Deletes one version. BUCKET/NAME is the newest version; the one before it becomes the newest.",
+		Example: "  holt artifact delete artifacts/report.pdf",
+	}, artifactNames, func(ctx context.Context, c *client.Client, ref string) error { return c.Artifacts.Delete(ctx, ref, "") })
+}
+
+// deletes is a command that deletes what its arguments name.
+func (a *app) deletes(cmd *cobra.Command, all names, remove func(ctx context.Context, c *client.Client, ref string) error) *cobra.Command {
+	cmd.Aliases, cmd.Args, cmd.ValidArgsFunction = []string{"rm"}, exactly(1), a.completeAll(all)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connectFor(cmd)
+		if err == nil {
+			err = remove(cmd.Context(), c, args[0])
+		}
+		if err != nil {
+			return err
+		}
+		return a.deleted(args[0])
 	}
 	a.jsonFlag(cmd)
 	return a.severally(cmd, 0)
-}
-
-func (a *app) bucketCommand() *cobra.Command {
-	cmd := group("bucket", "Sets of artifacts", a.bucketCreate(), a.bucketList(), a.bucketDelete())
-	cmd.Aliases = []string{"buckets"}
-	return cmd
-}
-
-func (a *app) bucketCreate() *cobra.Command {
-	spec, retain := holt.BucketSpec{}, ""
-	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Create a bucket", Args: exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
-		Example: `  holt bucket create releases --retain 90d
-  holt bucket create latest --replace`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			spec.Name = args[0]
-			if retain != "" {
-				span, err := parseSpan("retention", retain)
-				if err != nil {
-					return err
-				}
-				spec.RetainMS = span.Milliseconds()
-			}
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			made, err := c.Artifacts.CreateBucket(cmd.Context(), spec, "")
-			if err != nil {
-				return err
-			}
-			if a.wantsJSON() {
-				return printJSON(a.Out, made)
-			}
-			fmt.Fprintf(a.Out, "bucket %s is created\n", made.Name)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&spec.Replace, "replace", false, "a new artifact replaces the earlier one of its name (default: both are kept, as versions)")
-	cmd.Flags().StringVar(&retain, "retain", "", "do not let new artifacts be deleted for this time, such as 90d")
-	a.jsonFlag(cmd)
-	return cmd
-}
-
-func (a *app) bucketList() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List buckets", Args: exactly(0), Example: "  holt bucket list",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			all, err := c.Artifacts.Buckets(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case a.wantsJSON():
-				return printJSON(a.Out, all)
-			case len(all) == 0:
-				a.say("no buckets; the first is created with: holt artifact publish COMPUTER:PATH")
-				return nil
-			}
-			rows := make([][]string, len(all))
-			for i, b := range all {
-				versions, retain := "kept", "-"
-				if b.Replace {
-					versions = "replaced"
-				}
-				if b.RetainMS > 0 {
-					retain = holt.ShortMS(b.RetainMS)
-				}
-				rows[i] = []string{b.Name, fmt.Sprint(b.Artifacts), size(b.Bytes), versions, retain, ago(b.CreatedAt)}
-			}
-			return printTable(a.Out, []string{"BUCKET", "ARTIFACTS", "SIZE", "VERSIONS", "RETAINED FOR", "CREATED"}, rows)
-		},
-	}
-	a.jsonFlag(cmd)
-	return cmd
-}
-
-func (a *app) bucketDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete BUCKET...", Aliases: []string{"rm"}, Short: "Delete an empty bucket", Args: exactly(1), Example: "  holt bucket delete releases",
-		ValidArgsFunction: a.completeAll(bucketNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.Artifacts.DeleteBucket(cmd.Context(), args[0], ""); err != nil {
-				return err
-			}
-			return a.deleted(args[0])
-		},
-	}
-	a.jsonFlag(cmd)
-	return a.severally(cmd, 0)
-}
-
-func bucketNames(ctx context.Context, c *client.Client) (out []string) {
-	all, _ := c.Artifacts.Buckets(ctx) // no daemon, no names
-	for _, b := range all {
-		out = append(out, b.Name)
-	}
-	return out
 }
 
 func artifactNames(ctx context.Context, c *client.Client) (out []string) {

@@ -49,26 +49,13 @@ func (k *copier) get(ctx context.Context, from end, to string) error {
 	return k.getEntries(ctx, from, to)
 }
 
-// mostLinks is how many symlinks Linux follows in one path.
-const mostLinks = 40
-
 // named returns what the user named: a symlink there is followed. The copy has
 // the name that was given.
 func (k *copier) named(ctx context.Context, from end) (end, holt.FileInfo, error) {
 	name := path.Base(from.path)
-	for range mostLinks {
-		info, err := k.files.Stat(ctx, from.owner, from.path)
-		if err != nil || info.Kind != "symlink" {
-			info.Name = holt.OSString(name)
-			return from, info, err
-		}
-		target := string(info.Target)
-		if !path.IsAbs(target) {
-			target = path.Join(path.Dir(from.path), target)
-		}
-		from.path = target
-	}
-	return from, holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "%s: too many symlinks", from.path).WithHint("use the path that the links lead to")
+	file, info, err := holt.Follow(from.path, func(file string) (holt.FileInfo, error) { return k.files.Stat(ctx, from.owner, file) })
+	from.path, info.Name = file, holt.OSString(name)
+	return from, info, err
 }
 
 func (k *copier) getAny(ctx context.Context, from end, info holt.FileInfo, to string) error {
@@ -134,10 +121,17 @@ func (k *copier) getLink(info holt.FileInfo, to string) error {
 	return nil
 }
 
-// getFile writes beside the target, so that a copy that is cut off leaves what was there. An existing file gets the
+// getFile writes a file of this machine, which has the mode of the other if it is new.
+func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to string) error {
+	return writeBeside(to, fs.FileMode(info.Mode).Perm(), func(w io.Writer) error {
+		return k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: w})
+	})
+}
+
+// writeBeside has fill write beside the target, so that a copy that is cut off leaves what was there. An existing file gets the
 // content then, and keeps its owner, mode and other names; else what was written gets the name. It never writes through a
 // link that stands there.
-func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to string) error {
+func writeBeside(to string, mode fs.FileMode, fill func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(to), ".holt-cp-*")
 	if err != nil {
 		return here(err, to)
@@ -145,14 +139,12 @@ func (k *copier) getFile(ctx context.Context, from end, info holt.FileInfo, to s
 	defer os.Remove(f.Name())
 	defer f.Close()
 	sparse := &sparseWriter{f: f}
-	m := &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: sparse}
-	if err := k.files.Read(ctx, from.owner, from.path, 0, -1, m); err != nil {
+	if err := fill(sparse); err != nil {
 		return here(err, to)
 	}
 	if err := f.Truncate(sparse.off); err != nil {
 		return here(err, to)
 	}
-	mode := fs.FileMode(info.Mode).Perm()
 	if there, err := os.Lstat(to); err == nil && there.Mode().IsRegular() {
 		if overwriteHere(to, f, sparse.off) == nil {
 			return nil
@@ -199,11 +191,17 @@ func overwriteHere(to string, from *os.File, size int64) error {
 
 // pour writes into what is no file, as a device or a pipe.
 func (k *copier) pour(ctx context.Context, from end, info holt.FileInfo, to string) error {
+	return pourInto(to, func(w io.Writer) error {
+		return k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: w})
+	})
+}
+
+func pourInto(to string, fill func(io.Writer) error) error {
 	f, err := os.OpenFile(to, os.O_WRONLY, 0)
 	if err != nil {
 		return here(err, to)
 	}
-	err = k.files.Read(ctx, from.owner, from.path, 0, -1, &meter{bar: k.bar, name: string(info.Name), total: info.Size, w: f})
+	err = fill(f)
 	return here(errors.Join(err, f.Close()), to)
 }
 

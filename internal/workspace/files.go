@@ -201,6 +201,12 @@ func (f Files) follow(path string) (string, error) {
 	return "", syscall.ELOOP
 }
 
+// Follow returns where a path leads whose last name may be a symbolic link. InvalidArgument if it leads out of the workspace.
+func (f Files) Follow(path string) (string, error) {
+	at, err := f.follow(path)
+	return at, fileError("look at", path, err)
+}
+
 func parentOf(path string) string {
 	return path[:max(0, strings.LastIndexByte(strings.TrimRight(path, "/"), '/'))]
 }

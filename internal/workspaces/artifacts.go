@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"holt"
-	"holt/internal/hosterror"
 	"holt/internal/workspace"
 )
 
@@ -42,21 +41,15 @@ type ForArtifacts struct{ *Store }
 // read is [Files.read] of a workspace by its id, also while it is being deleted.
 func (f ForArtifacts) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
 	id, checkpoint := holt.CutCheckpoint(ref)
-	e, ws, err := f.open.acquire(holt.WorkspaceID(id))
-	if err != nil {
+	return f.useID(ctx, holt.WorkspaceID(id), reading(checkpoint, fn))
+}
+
+func (f ForArtifacts) Follow(ctx context.Context, ref, path string) (at string, err error) {
+	err = f.read(ctx, ref, func(_ context.Context, files workspace.Files) error {
+		at, err = files.Follow(path)
 		return err
-	}
-	defer f.open.release(e)
-	ctx, done := e.during(ctx)
-	defer done()
-	files := workspace.Files{Tree: ws.Tree(), Beneath: holt.BeneathOf(ctx)}
-	if checkpoint != "" {
-		files.At, err = ws.At(checkpoint)
-	}
-	if err == nil {
-		err = fn(ctx, files)
-	}
-	return hosterror.Describe(e.reason(err))
+	})
+	return at, err
 }
 
 func (f ForArtifacts) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {

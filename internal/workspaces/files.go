@@ -74,7 +74,12 @@ func (f Files) use(ctx context.Context, ref, owner string, fn func(context.Conte
 // WORKSPACE@CHECKPOINT, the files are those of the checkpoint.
 func (f Files) read(ctx context.Context, ref string, fn func(context.Context, workspace.Files) error) error {
 	ref, checkpoint := holt.CutCheckpoint(ref)
-	return f.w.use(ctx, ref, func(ctx context.Context, ws *workspace.Workspace) error {
+	return f.w.use(ctx, ref, reading(checkpoint, fn))
+}
+
+// reading calls fn with the files of a workspace at a checkpoint; "" is the present.
+func reading(checkpoint string, fn func(context.Context, workspace.Files) error) func(context.Context, *workspace.Workspace) error {
+	return func(ctx context.Context, ws *workspace.Workspace) error {
 		files := workspace.Files{Tree: ws.Tree(), Beneath: holt.BeneathOf(ctx)}
 		if checkpoint != "" && checkpoint != holt.Live {
 			var err error
@@ -83,7 +88,7 @@ func (f Files) read(ctx context.Context, ref string, fn func(context.Context, wo
 			}
 		}
 		return fn(ctx, files)
-	})
+	}
 }
 
 func (f Files) Stat(ctx context.Context, ref, path string) (info holt.FileInfo, err error) {

@@ -120,7 +120,12 @@ func (s *Store) use(ctx context.Context, ref string, fn func(context.Context, *w
 	if err != nil {
 		return err
 	}
-	e, ws, err := s.open.acquire(r.id)
+	return s.useID(ctx, r.id, fn)
+}
+
+// useID is use of a workspace that was found, also while it is being deleted.
+func (s *Store) useID(ctx context.Context, id holt.WorkspaceID, fn func(context.Context, *workspace.Workspace) error) error {
+	e, ws, err := s.open.acquire(id)
 	if err != nil {
 		return err
 	}

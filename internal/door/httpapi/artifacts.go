@@ -70,16 +70,9 @@ func (s *Server) readArtifact(ctx context.Context, in *api.ArtifactRead) (*huma.
 	if in.IfNoneMatch != "" && matches(in.IfNoneMatch, etag) {
 		return s.empty(ctx, http.StatusNotModified), nil
 	}
-	part := span{0, a.Size}
-	if in.Range != "" && a.Size > 0 {
-		switch some, ok, err := parseRange(in.Range, a.Size); {
-		case err != nil:
-			header.Set("Content-Range", "bytes */"+strconv.FormatInt(a.Size, 10))
-			return nil, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
-		case ok:
-			part = some
-			header.Set("Content-Range", contentRange(part, a.Size))
-		}
+	part, err := ranged(in.Range, a.Size, header)
+	if err != nil {
+		return nil, err
 	}
 	header.Set("Content-Length", strconv.FormatInt(part.n, 10))
 	header.Set("Accept-Ranges", "bytes")
@@ -89,10 +82,7 @@ func (s *Server) readArtifact(ctx context.Context, in *api.ArtifactRead) (*huma.
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	if q.r.Method == http.MethodHead {
-		if header.Get("Content-Range") != "" {
-			return s.empty(ctx, http.StatusPartialContent), nil
-		}
-		return s.empty(ctx, http.StatusOK), nil
+		return s.empty(ctx, statusOf(header)), nil
 	}
 	return s.raw(ctx, a.MediaType, func(ctx context.Context, w *rawWriter) error {
 		return s.opt.Nouns.Artifacts.Read(ctx, string(a.ID), part.off, part.n, w)

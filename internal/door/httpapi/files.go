@@ -124,11 +124,7 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 	}
 	if q.r.Method == http.MethodHead {
 		header.Set("Content-Type", s.calls.Read.Answer.Type)
-		status := http.StatusOK
-		if header.Get("Content-Range") != "" {
-			status = http.StatusPartialContent
-		}
-		return s.empty(ctx, status), nil
+		return s.empty(ctx, statusOf(header)), nil
 	}
 	return s.raw(ctx, s.calls.Read.Answer.Type, func(ctx context.Context, w *rawWriter) error {
 		exact := &exactWriter{w: w, left: want.n}
@@ -146,25 +142,37 @@ func wanted(in *api.FileRead, info holt.FileInfo, header http.Header) (span, err
 	if info.Kind != "file" || info.Size == 0 {
 		return span{0, -1}, nil
 	}
-	all := span{0, info.Size}
-	if in.Range == "" || in.IfRange != "" && in.IfRange != info.ETag() {
+	if in.IfRange != "" && in.IfRange != info.ETag() {
+		return span{0, info.Size}, nil
+	}
+	return ranged(in.Range, info.Size, header)
+}
+
+// ranged returns the part of a file of the given size that the header Range asks for, "": all, and sets Content-Range if that is
+// not all of it.
+func ranged(asked string, size int64, header http.Header) (span, error) {
+	all := span{0, size}
+	if asked == "" || size == 0 {
 		return all, nil
 	}
-	part, ok, err := parseRange(in.Range, info.Size)
+	part, ok, err := parseRange(asked, size)
 	if err != nil {
-		header.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
+		header.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		return all, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
 	}
 	if !ok {
 		return all, nil
 	}
-	header.Set("Content-Range", contentRange(part, info.Size))
+	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, size))
 	return part, nil
 }
 
-// contentRange is the header of an answer that is a part of a file of the given size.
-func contentRange(part span, size int64) string {
-	return fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, size)
+// statusOf is that of an answer whose range is set.
+func statusOf(header http.Header) int {
+	if header.Get("Content-Range") != "" {
+		return http.StatusPartialContent
+	}
+	return http.StatusOK
 }
 
 // exactWriter passes on at most left bytes; below 0: any number.

@@ -53,10 +53,7 @@ func (s *Server) raw(ctx context.Context, contentType string, f func(context.Con
 		if header.Get("Content-Type") == "" {
 			header.Set("Content-Type", contentType)
 		}
-		w := &rawWriter{q: q, status: http.StatusOK}
-		if header.Get("Content-Range") != "" {
-			w.status = http.StatusPartialContent
-		}
+		w := &rawWriter{q: q, status: statusOf(header)}
 		err := f(ctx, w)
 		if err == nil {
 			w.begin()

@@ -21,6 +21,15 @@ type Limits struct {
 	Bytes int           // of all values together; default 16 MiB
 }
 
+// LimitsOf returns the limits of a query of one table, which takes at most a minute. of names the table in errors.
+func LimitsOf(q holt.TableQuery, of string) (Limits, error) {
+	l := Limits{Time: time.Duration(q.TimeoutMS) * time.Millisecond, Rows: q.MaxRows}
+	if l.Time > time.Minute {
+		return l, holt.Errorf(holt.InvalidArgument, "invalid timeout: the maximum of a query of %s is %s", of, holt.ShortDuration(time.Minute)).WithHint("give a shorter timeout")
+	}
+	return l, nil
+}
+
 func (l Limits) withDefaults() Limits {
 	if l.Time <= 0 {
 		l.Time = 10 * time.Second

@@ -79,6 +79,20 @@ func artifactVerbs(t *testing.T, n nouns.Set) {
 		}
 	}
 
+	// A symbolic link is followed, but not out of the workspace.
+	for link, target := range map[holt.OSString]holt.OSString{"/home/agent/latest": "report.txt", "/home/agent/absolute": "/home/agent/report.txt", "/tmp/link": "/home/agent/report.txt"} {
+		Must(n.Files.Symlink(ctx, "noether", holt.SymlinkSpec{Path: link, Target: target}, ""))(t)
+		a := Must(n.Artifacts.Publish(ctx, holt.ArtifactSpec{Computer: "noether", Path: link}, ""))(t)
+		if a.SHA256 != small.SHA256 || a.Origin.Path != link {
+			t.Errorf("%s: published %+v", link, a)
+		}
+	}
+	for _, target := range []holt.OSString{"/etc/hostname", "../../etc/hostname"} {
+		Must(n.Files.Symlink(ctx, "noether", holt.SymlinkSpec{Path: "/home/agent/out", Target: target}, ""))(t)
+		_, err := n.Artifacts.Publish(ctx, holt.ArtifactSpec{Computer: "noether", Path: "/home/agent/out"}, "")
+		WantCode(t, err, holt.InvalidArgument)
+	}
+
 	// A file outside of the workspace, and versions of one name.
 	write(t, n, "noether", "/tmp/out", []byte("outside"))
 	second := Must(n.Artifacts.Publish(ctx, holt.ArtifactSpec{Computer: "noether", Path: "/tmp/out", Name: "report.txt"}, ""))(t)
