@@ -107,6 +107,16 @@ type ArtifactSpec struct {
 	Tags      map[string]string `json:"tags,omitempty"`
 }
 
+// ArtifactCopy says where to write an artifact to. Exactly one of Computer and Workspace is set.
+type ArtifactCopy struct {
+	Computer  string   `json:"computer,omitempty" doc:"name or id of the computer that gets the file"`
+	Workspace string   `json:"workspace,omitempty" doc:"name or id of the workspace that gets the file, instead of computer"`
+	Path      OSString `json:"path" doc:"absolute path of the file in the computer or the workspace"`
+	Mode      uint32   `json:"mode,omitempty" maximum:"4095" doc:"permission bits; default: an existing file keeps its own, a new one gets 0644 (decimal 420)"`
+	User      string   `json:"user,omitempty" maxLength:"32" doc:"Linux user who will own it; default: an existing file keeps its owner, a new one gets the owner of its directory"`
+	Parents   bool     `json:"parents,omitempty" doc:"create missing directories above it"`
+}
+
 // ArtifactPut describes an artifact whose bytes are sent.
 type ArtifactPut struct {
 	Bucket    string // "": [DefaultBucket]

@@ -60,6 +60,11 @@ func (n Artifacts) Read(ctx context.Context, ref string, off, length int64, w io
 	return n.c.copyPart(ctx, callOf(api.ReadArtifact, in), off, length, w)
 }
 
+// Copy writes an artifact to a file of a workspace or a computer.
+func (n Artifacts) Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error) {
+	return do(ctx, n.c, api.CopyArtifact, api.ArtifactCopying{api.OneArtifact{ref}, api.Keyed{key}, spec})
+}
+
 // Update changes tags, retention and hold of an artifact.
 func (n Artifacts) Update(ctx context.Context, ref string, change holt.ArtifactChange, key string) (holt.Artifact, error) {
 	return do(ctx, n.c, api.UpdateArtifact, api.ArtifactUpdate{api.OneArtifact{ref}, api.Keyed{key}, change})

@@ -42,6 +42,11 @@ type (
 		Keyed
 		Body holt.ArtifactChange
 	}
+	ArtifactCopying struct {
+		OneArtifact
+		Keyed
+		Body holt.ArtifactCopy
+	}
 	ArtifactKeyed struct {
 		OneArtifact
 		Keyed
@@ -71,6 +76,8 @@ var (
 	ReadArtifact = Get[ArtifactRead, Stream]("/v1/artifacts/{artifact}/content", "readArtifact", "Read an artifact, or a range of it", Need{On: Content}, Audited(AuditAll),
 		Bytes("application/octet-stream", "its bytes, with its media type"), Also(206, "the range's bytes"), Also(304, "the artifact has the ETag that was given"),
 		Doc("Takes one byte range (RFC 9110). The answer is a download (Content-Disposition: attachment) without scripts, since an artifact may be a page that its computer made."))
+	CopyArtifact = Post[ArtifactCopying, holt.FileInfo]("/v1/artifacts/{artifact}/copy", "copyArtifact", "Copy an artifact into a workspace or a computer", Need{On: Content, Change: true},
+		Doc("A file of a workspace shares the artifact's stored bytes: this takes the same time for any size. Other files of a computer are written by its agent. An existing file is overwritten."))
 	UpdateArtifact = Patch[ArtifactUpdate, holt.Artifact]("/v1/artifacts/{artifact}", "updateArtifact", "Change tags, retention or hold of an artifact", Need{On: Content, Change: true})
 	DeleteArtifact = Delete[ArtifactKeyed, None]("/v1/artifacts/{artifact}", "deleteArtifact", "Delete an artifact", Need{On: Content, Change: true},
 		Doc("One version: of BUCKET/NAME the newest, so that the version before is the newest. 409 while it is retained or on hold."))

@@ -14,6 +14,7 @@ import (
 	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
+	"holt/internal/workspace"
 )
 
 // Workspaces is the part of workspaces that artifacts are published from. ref is a name or id, or one with a checkpoint
@@ -27,6 +28,10 @@ type Workspaces interface {
 	Blame(ctx context.Context, ref, path string) (holt.Writer, error)
 	// Checkpoint takes a checkpoint that survives power loss.
 	Checkpoint(ctx context.Context, id holt.WorkspaceID, name, note string) error
+	// Write replaces the content of a file; see [workspace.Files.Write].
+	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
+	// Adopt is Write of bytes that the archive has; see [workspace.Files.Adopt].
+	Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, sources []workspace.Source) (holt.FileInfo, error)
 	// Release deletes a checkpoint. It is no error if there is none.
 	Release(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
 }
@@ -37,6 +42,8 @@ type Computers interface {
 	// Stat and Read are of files, as root in the computer sees them.
 	Stat(ctx context.Context, ref, path string) (holt.FileInfo, error)
 	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
+	// Write replaces the content of a file.
+	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 	Run(ctx context.Context, id holt.RunID) (holt.Run, error)
 }
 
@@ -218,8 +225,8 @@ func (s *Store) Read(ctx context.Context, ref string, off, n int64, w io.Writer)
 	}
 	piece := make([]byte, min(n, 1<<20))
 	for n > 0 {
-		p := piece[:min(n, int64(len(piece)))]
-		if err := s.cfg.Archive.ReadAt(ctx, string(a.ID), body, p, off); err != nil {
+		p := piece[:min(n, int64(len(piece)), mostPart-off%mostPart)]
+		if err := s.cfg.Archive.ReadAt(ctx, string(a.ID), partOf(off/mostPart), p, off%mostPart); err != nil {
 			return err
 		}
 		if _, err := w.Write(p); err != nil {

@@ -77,9 +77,8 @@ type publication struct {
 // bounded by its disk: its agent may be hostile.
 func (s *Store) room(ctx context.Context, c holt.Computer, p *publication) error {
 	var n, bytes int64
-	err := s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
-		err := tx.Query(`SELECT workspace FROM computer WHERE id = ?`, []any{c.ID}, func(r *db.Row) error { p.ref = r.Text(0); return nil })
-		if err != nil {
+	err := s.cfg.DB.Read(ctx, func(tx *db.Tx) (err error) {
+		if p.ref, err = workspaceOf(tx, c.ID); err != nil {
 			return err
 		}
 		return tx.Query(`SELECT count(*), coalesce(sum(size), 0) FROM artifact WHERE computer = ?`, []any{c.ID}, func(r *db.Row) error { n, bytes = r.Int64(0), r.Int64(1); return nil })
@@ -97,6 +96,12 @@ func (s *Store) room(ctx context.Context, c holt.Computer, p *publication) error
 			WithHint("its owner can publish more, and delete some: holt artifact list --from %s", c.Name)
 	}
 	return nil
+}
+
+// workspaceOf returns the id of a computer's workspace.
+func workspaceOf(tx *db.Tx, c holt.ComputerID) (id string, err error) {
+	err = tx.Query(`SELECT workspace FROM computer WHERE id = ?`, []any{c}, func(r *db.Row) error { id = r.Text(0); return nil })
+	return id, err
 }
 
 // regular returns InvalidArgument unless a path is a regular file that is not too large, as only a sparse one can be.

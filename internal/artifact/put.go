@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"mime"
@@ -22,7 +23,6 @@ import (
 const (
 	writing  = holt.ArtifactState("writing")  // not there yet
 	deleting = holt.ArtifactState("deleting") // its bytes are being removed
-	body     = "body"                         // the part of its space
 	inline   = 16 << 10                       // bytes of an artifact that are kept in its row
 	quick    = 1 << 20                        // bytes of an artifact that are stored before the answer
 )
@@ -145,34 +145,49 @@ func (s *Store) forget(a row) {
 	s.notify()
 }
 
+// mostPart is the maximum of bytes in one part of an artifact's space, so that a workspace can share each ([workspace.MostAdopted]).
+const mostPart = 1 << 30
+
+// partOf names the part of an artifact's space that has its bytes from n * [mostPart] on.
+func partOf(n int64) string { return fmt.Sprint("body.", n) }
+
 // writer keeps the bytes of one artifact: in memory while they are few, then in the archive.
 type writer struct {
 	ctx     context.Context
 	s       *Store
 	id      string
 	few     []byte
-	archive *chunk.Writer // nil while they are few
+	archive *chunk.Writer // of the part that is being written; nil while they are few
 	sum     hash.Hash
 	n       int64
 }
 
 func (w *writer) Write(p []byte) (int, error) {
 	w.sum.Write(p)
-	before := w.n
-	w.n += int64(len(p))
-	if w.n <= inline {
-		w.few = append(w.few, p...)
+	if w.archive == nil && w.n+int64(len(p)) <= inline {
+		w.few, w.n = append(w.few, p...), w.n+int64(len(p))
 		return len(p), nil
 	}
 	if w.archive == nil {
-		w.archive = w.s.cfg.Archive.Create(w.id, body)
+		w.archive = w.s.cfg.Archive.Create(w.id, partOf(0))
 		if err := w.archive.Append(w.ctx, 0, w.few); err != nil {
 			return 0, err
 		}
 		w.few = nil
 	}
-	if err := w.archive.Append(w.ctx, before, p); err != nil {
-		return 0, err
+	for done := 0; done < len(p); {
+		off := w.n % mostPart
+		if off == 0 && w.n > 0 {
+			if _, err := w.archive.Commit(w.ctx); err != nil {
+				return done, err
+			}
+			w.archive = w.s.cfg.Archive.Create(w.id, partOf(w.n/mostPart))
+		}
+		n := int(min(int64(len(p)-done), mostPart-off))
+		if err := w.archive.Append(w.ctx, off, p[done:done+n]); err != nil {
+			return done, err
+		}
+		done, w.n = done+n, w.n+int64(n)
 	}
 	return len(p), nil
 }

@@ -77,9 +77,29 @@ func (g *guard) publish(ctx context.Context, in *api.Body[holt.ArtifactSpec]) (c
 	if spec.Workspace != "" {
 		return g.files(ctx, spec.Workspace, string(spec.Path), read)
 	}
-	user := "root" // its agent reads what is not in the workspace as root
-	if strings.HasPrefix(path.Clean(string(spec.Path)), "/home/agent/") {
-		user = "agent"
+	return ctx, g.asUser(ctx, spec.Computer, userOf(string(spec.Path)), read)
+}
+
+// userOf is the Linux user as whom a file of a computer is read and written: its agent is root, outside of the workspace.
+func userOf(file string) string {
+	if strings.HasPrefix(path.Clean(file), "/home/agent/") {
+		return "agent"
 	}
-	return ctx, g.asUser(ctx, spec.Computer, user, read)
+	return "root"
+}
+
+// copyArtifact needs a right to read the artifact, and one to write the file.
+func (g *guard) copyArtifact(ctx context.Context, in *api.ArtifactCopying) (context.Context, error) {
+	spec := in.Body
+	if err := g.artifact(ctx, in.Artifact, read); err != nil {
+		return ctx, err
+	}
+	if spec.Workspace != "" {
+		return g.filesAs(ctx, spec.Workspace, string(spec.Path), cmp.Or(spec.User, "agent"))
+	}
+	user := userOf(string(spec.Path))
+	if user == "agent" {
+		user = cmp.Or(spec.User, user)
+	}
+	return ctx, g.asUser(ctx, spec.Computer, user, write)
 }

@@ -84,6 +84,7 @@ func (g *guard) rules() map[*api.Endpoint]rule {
 		api.ListArtifacts.Endpoint:   on(func(ctx context.Context, in *api.ArtifactsOf) error { return g.bucket(ctx, in.Bucket, in.Prefix, read) }),
 		api.GetArtifact.Endpoint:     on(func(ctx context.Context, in *api.OneArtifact) error { return g.artifact(ctx, in.Artifact, read) }),
 		api.ReadArtifact.Endpoint:    on(func(ctx context.Context, in *api.ArtifactRead) error { return g.artifact(ctx, in.Artifact, read) }),
+		api.CopyArtifact.Endpoint:    confining(g.copyArtifact),
 		api.UpdateArtifact.Endpoint:  on(func(ctx context.Context, in *api.ArtifactUpdate) error { return g.artifact(ctx, in.Artifact, write) }),
 		api.DeleteArtifact.Endpoint:  on(func(ctx context.Context, in *api.ArtifactKeyed) error { return g.artifact(ctx, in.Artifact, write) }),
 		api.GetBucket.Endpoint:       on(func(ctx context.Context, in *api.OneBucket) error { return g.seesBucketOf(ctx, in.Bucket) }),

@@ -31,15 +31,23 @@ given as an argument is followed. One inside a directory is copied as a symlink.
 Pipes, sockets, devices and files that cannot be read are left out. Standard error
 names them, and the exit status is 1.
 
+The other side can also be an artifact, as artifact:BUCKET/NAME: between an artifact
+and the workspace, a file of any size is copied at once, since both share its bytes.
+
 ` + whatCopyKeeps,
 		Example: `  holt computer cp notes.md einstein:notes.md
   holt computer cp --mode 755 tool einstein:/usr/local/bin/tool
   holt computer cp -r --exclude node_modules ./site einstein:
-  holt computer cp -r einstein:/home/agent/results ./results`,
+  holt computer cp -r einstein:/home/agent/results ./results
+  holt computer cp artifact:inputs/data.parquet einstein:
+  holt computer cp einstein:report.pdf artifact:artifacts/report.pdf`,
 		Args:              exactly(2),
 		ValidArgsFunction: a.completeSpots(inComputers, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k.noun = inComputers
+			if done, err := a.copyArtifact(cmd, args, &k); done || err != nil {
+				return err
+			}
 			return a.copy(cmd.Context(), args[0], args[1], &k, nil)
 		},
 	}
@@ -111,6 +119,11 @@ func (k *copier) fill(into bool) error {
 	if !into && (k.mode != "" || k.spec.User != "" || len(k.exclude) > 0) {
 		return holt.Errorf(holt.InvalidArgument, "--mode, --user and --exclude apply only to copies into a %s", k.noun.word).WithHint("leave them out")
 	}
+	return k.parseMode()
+}
+
+// parseMode reads --mode.
+func (k *copier) parseMode() error {
 	if k.mode == "" {
 		return nil
 	}

@@ -166,6 +166,10 @@ func (p published) Read(ctx context.Context, ref, path string, off, n int64, w i
 	return p.d.computers.Files().Read(ctx, ref, path, off, n, w)
 }
 
+func (p published) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	return p.d.computers.Files().Write(ctx, ref, path, spec, r)
+}
+
 // openMounts serves the host mounts. The mounts leave before the jobs close, although the jobs open later.
 func (d *Daemon) openMounts(ctx context.Context) error {
 	d.onClose(func() error {

@@ -442,6 +442,8 @@ type Artifacts interface {
 	List(ctx context.Context, q holt.ArtifactQuery) (holt.Page[holt.Artifact], error)
 	// Read writes n bytes from offset off to w; n < 0: up to the end.
 	Read(ctx context.Context, ref string, off, n int64, w io.Writer) error
+	// Copy writes one to a file of a workspace or a computer.
+	Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error)
 	// Query runs SQL on the table artifacts.
 	Query(ctx context.Context, q holt.TableQuery) (holt.QueryResult, error)
 	// Update changes tags, retention and hold. Conflict: the retention would be shorter.

@@ -1,5 +1,7 @@
 package workspace
 
+import "holt/internal/store/journal"
+
 // batch gathers what changed since the last cut: not values but where they
 // are, so that what changes often is written once.
 type batch struct {
@@ -21,6 +23,7 @@ type batch struct {
 	lineage     []Ancestor // nil: as it was
 	twins       []twin
 	merged      []merged
+	adopted     []journal.Segment
 	epochs      map[Epoch]struct{}
 }
 

@@ -80,7 +80,7 @@
 //	                        changed, sealed (versions: the last that changed something, the last before the newest
 //	                        checkpoint), head (checkpoint the present descends from), next_checkpoint,
 //	                        stale (1 + the version from which a mount's kernel was not told of changes beside it),
-//	                        next_ino, next_writer, next_epoch, inodes, files, dirs, bytes, allocated
+//	                        next_ino, next_writer, next_epoch, next_adopted (see adopt.go), inodes, files, dirs, bytes, allocated
 //
 // Inode numbers, epochs, writers and cookies are never reused. The top
 // directory is inode 1.
@@ -149,8 +149,9 @@
 // what may refer to a sealed segment only becomes less. Records are not
 // archived: a segment is unlinked only once the archive has a copy of the index
 // (part index.N) that needs none of segments before N. With that and the
-// segments from N on the index can be made again at any time. Order: bytes,
-// copy of the index, synced commit, unlink; and for what rows refer to no more:
+// segments from N on the index can be made again at any time. A part of another
+// space, such as an artifact's, becomes bytes of a file without a copy (adopt.go).
+// Order: bytes, copy of the index, synced commit, unlink; and for what rows refer to no more:
 // synced commit, then its part.
 //
 // # Requests that come twice

@@ -293,6 +293,7 @@ func (t *Tree) putBack(r *rows) {
 	n.past.before(&b.past)
 	n.named = append(b.named, n.named...)
 	n.checkpoints = append(b.checkpoints, n.checkpoints...)
+	n.adopted = append(b.adopted, n.adopted...)
 	n.dropped = append(b.dropped, n.dropped...)
 	if n.lineage == nil {
 		n.lineage = b.lineage

@@ -277,6 +277,7 @@ type counters struct {
 	Sealed      uint64 // the last one of the generation that was closed last
 	Head        uint64 // the checkpoint that the present descends from; 0: none
 	NextCheck   uint64 // checkpoint
+	NextAdopted uint64 // ordinal of the next segment that was never in the journal; 0: there was none
 	Stale       uint64 // 1 + the last version from before changes that a mount's kernel was not notified of; see Unnotified. 0: it knows of all
 	Interleaved uint64 // rows of the past of the generation that is open; see mostTurns
 	Inodes      uint64
@@ -290,7 +291,7 @@ type counters struct {
 func (c *counters) fields() map[string]*uint64 {
 	return map[string]*uint64{"applied": &c.Applied, "last": &c.Last, "replies": &c.Replies, "next_ino": &c.NextIno,
 		"next_writer": &c.NextWriter, "next_epoch": &c.NextEpoch, "generation": &c.Generation, "version": &c.Version,
-		"changed": &c.Changed, "sealed": &c.Sealed, "head": &c.Head, "next_checkpoint": &c.NextCheck, "stale": &c.Stale, "turns": &c.Interleaved,
+		"changed": &c.Changed, "sealed": &c.Sealed, "head": &c.Head, "next_checkpoint": &c.NextCheck, "next_adopted": &c.NextAdopted, "stale": &c.Stale, "turns": &c.Interleaved,
 		"inodes": &c.Inodes, "files": &c.Files, "dirs": &c.Dirs, "bytes": &c.Bytes, "allocated": &c.Allocated}
 }
 

@@ -40,7 +40,8 @@ const (
 	opBytes          opKind = 27 // data that later extents refer to
 	opTwin           opKind = 28 // a part: an inode is one of another workspace
 	opMerged         opKind = 29 // a part: what was merged
-	opLast                  = opMerged
+	opAdopt          opKind = 30 // a part: names a segment that was never in the journal
+	opLast                  = opAdopt
 )
 
 // opFlagFree in op.mask: the inode that loses its last name is freed at once.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -32,9 +31,11 @@ type packer struct {
 	wake    chan struct{} // there may be something to pack; capacity 1
 	full    atomic.Bool   // an append found the disk full: no segments are kept back
 
-	mu    sync.Mutex        // a leaf: guards what follows
-	parts map[uint32]string // by ordinal: segments whose bytes the archive has
-	floor uint32            // its copy of the index needs no records of segments before; 0: there is none
+	mu        sync.Mutex        // a leaf: guards what follows
+	parts     map[uint32]string // by ordinal: segments whose bytes the archive has
+	floor     uint32            // its copy of the index needs no records of segments before; 0: there is none
+	adoptions []*adoption       // that the index may not have yet
+	next      uint32            // ordinal of the next adopted segment, if it is greater than the journal says
 }
 
 // part returns the archive's name for a segment; "" if the archive does not have it.
@@ -112,8 +113,9 @@ func (w *Workspace) Pack(ctx context.Context, keep int) (p Packed, err error) {
 	t.packer.running.Lock()
 	defer t.packer.running.Unlock()
 	before := len(t.journal.Segments())
-	err = w.Flush()
-	if err == nil {
+	adopted := t.packer.settled()
+	if err = w.Flush(); err == nil {
+		t.packer.indexed(adopted)
 		err = t.packer.pack(ctx, keep, &p)
 	}
 	if err != nil {
@@ -245,15 +247,12 @@ func (k *packer) forget(ctx context.Context) error {
 		there[s.Ordinal] = true
 	}
 	var gone []uint32
-	k.mu.Lock()
-	known := maps.Clone(k.parts)
-	k.mu.Unlock()
-	// Those that no row of table segment names any more, either.
+	// Those that no row of table segment names any more, either. They are listed first: what is adopted meanwhile has a name before.
 	parts, err := k.t.opt.Archive.Names(ctx, k.t.opt.Space)
 	if err != nil {
 		return err
 	}
-	named := slices.Collect(maps.Values(known))
+	known, named := k.known()
 	parts = slices.DeleteFunc(parts, func(n string) bool { return strings.HasPrefix(n, indexPart) || slices.Contains(named, n) })
 	err = k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		for ordinal, part := range known {
@@ -298,9 +297,7 @@ func (k *packer) narrow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	known := maps.Clone(k.parts)
-	k.mu.Unlock()
+	known, _ := k.known()
 	for ordinal, name := range known {
 		i := slices.IndexFunc(parts, func(p archive.Part) bool { return p.Name == name })
 		if i < 0 {

@@ -81,6 +81,25 @@ func (p *packFixture) fill(n int, seed uint64) map[string]string {
 	return want
 }
 
+// adopt gives a file a content that the archive gets as two parts of another space, which is gone then.
+func (p *packFixture) adopt(name, content string) {
+	p.Helper()
+	var sources []Source
+	for i, piece := range []string{content[:len(content)/2], content[len(content)/2:]} {
+		if piece == "" {
+			continue
+		}
+		w := p.archive.Create("art_test", fmt.Sprint("body.", i))
+		p.ok(w.Append(context.Background(), 0, []byte(piece)))
+		_, err := w.Commit(context.Background())
+		p.ok(err)
+		sources = append(sources, Source{"art_test", fmt.Sprint("body.", i), int64(len(piece))})
+	}
+	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/"+name, holt.WriteSpec{}, sources)
+	p.ok(err)
+	p.ok(p.archive.Drop(context.Background(), "art_test"))
+}
+
 func someLines(rng *rand.Rand, n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -359,9 +378,12 @@ func packRound(t *testing.T, seed uint64, steps int) {
 		for range 1 + rng.IntN(6) {
 			name := fmt.Sprint("f", rng.IntN(30))
 			switch n := rng.IntN(10); {
-			case n < 6:
+			case n < 5:
 				want[name] = someLines(rng, rng.IntN(40_000))
 				p.put(name, want[name])
+			case n < 6:
+				want[name] = someLines(rng, rng.IntN(40_000)) + "."
+				p.adopt(name, want[name])
 			case n < 8 && want[name] != "":
 				at := rng.IntN(len(want[name]))
 				_, err := p.t.Write(p.c, p.must(name).Ino, int64(at), []byte("!"))

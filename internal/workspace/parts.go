@@ -216,6 +216,8 @@ func (t *memory) applyPart(o *op, touched map[Ino]*inode) error {
 		return t.applyImage(o)
 	case opTwin, opMerged:
 		return t.applyMerged(o)
+	case opAdopt:
+		return t.applyAdopt(o)
 	case opFree:
 		in, err := t.get(o.ino)
 		if err != nil {

@@ -14,6 +14,20 @@ import (
 // Write gives a file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps its inode, owner,
 // mode, attributes and other names, unless spec names a mode, or a User, who is the Caller then. See [Tree.Overwrite] for who reads it meanwhile.
 func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	return f.write(path, spec, func(d Attr, name string) error { return f.put(ctx, d, name, spec, r) })
+}
+
+// Adopt is Write of bytes that the archive has in other spaces, in the order of sources. It copies none of them.
+func (f Files) Adopt(ctx context.Context, path string, spec holt.WriteSpec, sources []Source) (holt.FileInfo, error) {
+	return f.write(path, spec, func(d Attr, name string) error {
+		if _, err := f.target(d, name); err != nil && err != syscall.ENOENT {
+			return err
+		}
+		return f.beside(d, name, spec, func(ino Ino) error { return f.Tree.adopt(ctx, f.Caller, ino, sources) })
+	})
+}
+
+func (f Files) write(path string, spec holt.WriteSpec, put func(d Attr, name string) error) (holt.FileInfo, error) {
 	if spec.Parents {
 		if err := f.mkdirs(parentOf(path), 0o755); err != nil {
 			return holt.FileInfo{}, fileError("make", parentOf(path), err)
@@ -25,7 +39,7 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 	}
 	d, name, err := f.parent(at)
 	if err == nil {
-		err = f.put(ctx, d, name, spec, r)
+		err = put(d, name)
 	}
 	if err != nil {
 		return holt.FileInfo{}, fileError("write", path, err)
@@ -46,12 +60,17 @@ func (f Files) put(ctx context.Context, dir Attr, name string, spec holt.WriteSp
 	if err != nil && err != io.EOF {
 		return arrival(err)
 	}
+	return f.beside(dir, name, spec, func(ino Ino) error { return f.fill(ctx, ino, io.MultiReader(bytes.NewReader(first[:n]), r)) })
+}
+
+// beside has write give a new file its bytes, and then the target gets them.
+func (f Files) beside(dir Attr, name string, spec holt.WriteSpec, write func(Ino) error) error {
 	beside, mode := tempName(), spec.ModeOfNew()
 	a, err := f.Tree.Create(f.maker(dir), dir.Ino, beside, mode)
 	if err != nil {
 		return err
 	}
-	err = f.fill(ctx, a.Ino, io.MultiReader(bytes.NewReader(first[:n]), r))
+	err = write(a.Ino)
 	if err == nil && mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 { // writing took them away
 		_, err = f.Tree.SetAttr(f.Caller, a.Ino, SetAttrs{Mask: SetMode, Mode: mode})
 	}

@@ -80,7 +80,7 @@ func (r *rows) writeNames(tx *db.Tx) error {
 			return err
 		}
 	}
-	for _, s := range r.segments {
+	for _, s := range append(r.segments, r.batch.adopted...) {
 		if err := tx.Exec("INSERT OR REPLACE INTO segment VALUES (?, ?)", int64(s.Ordinal), s.ID[:]); err != nil {
 			return err
 		}

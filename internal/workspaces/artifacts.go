@@ -76,6 +76,24 @@ func (f ForArtifacts) Checkpoint(ctx context.Context, id holt.WorkspaceID, name,
 	})
 }
 
+func (f ForArtifacts) Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error) {
+	return f.put(ctx, ref, spec, func(files workspace.Files) (holt.FileInfo, error) { return files.Write(ctx, path, spec, r) })
+}
+
+func (f ForArtifacts) Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, sources []workspace.Source) (holt.FileInfo, error) {
+	return f.put(ctx, ref, spec, func(files workspace.Files) (holt.FileInfo, error) { return files.Adopt(ctx, path, spec, sources) })
+}
+
+// put writes a file also while a guest has the workspace, beside it: what the guest has changed and not written yet is written first.
+func (f ForArtifacts) put(ctx context.Context, ref string, spec holt.WriteSpec, fn func(workspace.Files) (holt.FileInfo, error)) (info holt.FileInfo, err error) {
+	f.History().flush(ctx, ref)
+	err = f.Files().use(ctx, ref, spec.User, func(_ context.Context, files workspace.Files) error {
+		info, err = fn(files)
+		return err
+	})
+	return info, err
+}
+
 func (f ForArtifacts) Release(ctx context.Context, id holt.WorkspaceID, checkpoint string) error {
 	return ForComputers(f).Forget(ctx, id, checkpoint)
 }

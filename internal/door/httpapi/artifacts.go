@@ -27,6 +27,9 @@ func (s *Server) artifacts() {
 		return n.Query(ctx, in.Body)
 	})
 	bind(s, api.GetArtifact, func(ctx context.Context, in *api.OneArtifact) (holt.Artifact, error) { return n.Get(ctx, in.Artifact) })
+	bind(s, api.CopyArtifact, func(ctx context.Context, in *api.ArtifactCopying) (holt.FileInfo, error) {
+		return n.Copy(ctx, in.Artifact, in.Body, in.Key)
+	})
 	bindStream(s, api.ReadArtifact, s.readArtifact)
 	bind(s, api.UpdateArtifact, func(ctx context.Context, in *api.ArtifactUpdate) (holt.Artifact, error) {
 		return n.Update(ctx, in.Artifact, in.Body, in.Key)

@@ -3,8 +3,6 @@ package httpapi
 import (
 	"archive/tar"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -13,11 +11,11 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/nouns"
+	"holt/internal/store/tarball"
 )
 
 const (
-	mostTarDepth = 256       // directories in each other
-	mostTarItems = 1_000_000 // entries of one stream
 	mostLeftOut  = 100       // that are named
 	mostKnown    = 10_000    // directories that need no second look
 )
@@ -32,70 +30,22 @@ func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamRespo
 		return nil, holt.Errorf(holt.InvalidArgument, "%s is not a directory", clip(dir)).WithHint("…/files/content reads a file")
 	}
 	return s.raw(ctx, s.calls.Tar.Answer.Type, func(ctx context.Context, w *rawWriter) error {
-		out := tar.NewWriter(w)
-		if err := s.packDir(ctx, out, ref, dir, "", 0); err != nil {
-			return err
-		}
-		return out.Close()
+		return tarball.Pack(ctx, filesOf{s.nouns, ref}, dir, w)
 	}), nil
 }
 
-// packDir writes what is in a directory; name is what it is called in the stream.
-func (s fileRoutes) packDir(ctx context.Context, out *tar.Writer, ref, dir, name string, depth int) error {
-	if depth > mostTarDepth {
-		return holt.Errorf(holt.TooMany, "directories are nested deeper than %d", mostTarDepth)
-	}
-	spec := holt.PageSpec{Limit: holt.MostPerPage}
-	for {
-		page, err := s.nouns.List(ctx, ref, dir, spec)
-		if err != nil {
-			return gone(err)
-		}
-		for _, info := range page.Items {
-			if err := s.pack(ctx, out, ref, path.Join(dir, string(info.Name)), path.Join(name, string(info.Name)), info, depth); err != nil {
-				return err
-			}
-		}
-		if page.Next == "" {
-			return nil
-		}
-		spec.Cursor = page.Next
-	}
+// filesOf is the files of one computer or workspace.
+type filesOf struct {
+	nouns.Files
+	ref string
 }
 
-// gone is no error: what was listed may have gone since.
-func gone(err error) error {
-	if holt.CodeOf(err) == holt.NotFound {
-		return nil
-	}
-	return err
+func (f filesOf) List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	return f.Files.List(ctx, f.ref, dir, page)
 }
 
-func (s fileRoutes) pack(ctx context.Context, out *tar.Writer, ref, file, name string, info holt.FileInfo, depth int) error {
-	h := &tar.Header{Name: name, Mode: int64(info.Mode), Uid: int(info.UID), Gid: int(info.GID), ModTime: info.ModTime}
-	switch info.Kind {
-	case "dir":
-		h.Typeflag, h.Name = tar.TypeDir, name+"/"
-		if err := out.WriteHeader(h); err != nil {
-			return err
-		}
-		return s.packDir(ctx, out, ref, file, name, depth+1)
-	case "symlink":
-		h.Typeflag, h.Linkname = tar.TypeSymlink, string(info.Target)
-		return out.WriteHeader(h)
-	case "file":
-		h.Typeflag, h.Size = tar.TypeReg, info.Size
-		if err := out.WriteHeader(h); err != nil || h.Size == 0 {
-			return err
-		}
-		exact := &exactWriter{w: out, left: h.Size}
-		err := s.nouns.Read(ctx, ref, file, 0, h.Size, exact)
-		if err == nil && exact.left > 0 {
-			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", clip(file))
-		}
-		return err
-	}
-	return nil
+func (f filesOf) Read(ctx context.Context, file string, off, n int64, w io.Writer) error {
+	return f.Files.Read(ctx, f.ref, file, off, n, w)
 }
 
 func (s fileRoutes) untar(ctx context.Context, in *api.FileUntar) (holt.TarReport, error) {
@@ -126,14 +76,10 @@ func (u *unpacking) all(in *tar.Reader) error {
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.Is(err, tar.ErrHeader):
-			return holt.Errorf(holt.InvalidArgument, "the tar stream is damaged: %w", err)
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return holt.Errorf(holt.InvalidArgument, "the tar stream ends too early")
 		case err != nil:
-			return holt.Errorf(holt.Unavailable, "the tar stream was interrupted: %w", err)
-		case items >= mostTarItems:
-			return holt.Errorf(holt.TooMany, "the tar stream has more than %d entries", mostTarItems).WithHint("send it in parts, or send a workspace as a parcel: holt workspace import")
+			return tarball.Damaged(err)
+		case items >= tarball.MostEntries:
+			return holt.Errorf(holt.TooMany, "the tar stream has more than %d entries", tarball.MostEntries).WithHint("send it in parts, or send a workspace as a parcel: holt workspace import")
 		}
 		if err := u.one(h, in); err != nil {
 			return err
@@ -143,13 +89,13 @@ func (u *unpacking) all(in *tar.Reader) error {
 
 // one takes one entry.
 func (u *unpacking) one(h *tar.Header, in io.Reader) error {
-	name, err := nameWithin(h.Name)
+	name, err := tarball.Name(h.Name)
 	if err != nil || name == "." {
 		return err
 	}
 	at := path.Join(u.dir, name)
-	if strings.Count(name, "/") > mostTarDepth {
-		return holt.Errorf(holt.TooMany, "%s: directories are nested deeper than %d", clip(name), mostTarDepth)
+	if strings.Count(name, "/") > tarball.MostDepth {
+		return holt.Errorf(holt.TooMany, "%s: directories are nested deeper than %d", clip(name), tarball.MostDepth)
 	}
 	mode := uint32(h.Mode) & 0o777 // no set-id bits out of an archive
 	switch {
@@ -169,23 +115,13 @@ func (u *unpacking) one(h *tar.Header, in io.Reader) error {
 		u.report.Links++
 		_, err := u.s.nouns.Symlink(u.ctx, u.ref, holt.SymlinkSpec{Path: holt.OSString(at), Target: holt.OSString(h.Linkname), User: u.user}, "")
 		return err
-	case h.Typeflag == tar.TypeReg && !sparse(h):
+	case h.Typeflag == tar.TypeReg && !tarball.Sparse(h):
 		return u.file(name, at, mode, h, in)
 	}
 	if u.report.Left++; len(u.report.LeftOut) < mostLeftOut {
 		u.report.LeftOut = append(u.report.LeftOut, holt.OSString(name).Text())
 	}
 	return nil
-}
-
-// sparse says that few bytes of the stream stand for any number of zeros.
-func sparse(h *tar.Header) bool {
-	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return h.Typeflag == tar.TypeGNUSparse
 }
 
 func (u *unpacking) file(name, at string, mode uint32, h *tar.Header, in io.Reader) error {
@@ -234,28 +170,4 @@ func (u *unpacking) mkdirs(name string, mode uint32) error {
 	}
 	u.known[name] = true
 	return nil
-}
-
-// nameWithin returns a name of a tar stream as a clean path below its top.
-func nameWithin(name string) (string, error) {
-	bad := func(why string) (string, error) {
-		return "", holt.Errorf(holt.InvalidArgument, "invalid name %q in the tar stream: %s", clip(name), why).WithHint("names must be relative and stay below the directory")
-	}
-	switch {
-	case name == "":
-		return bad("that is no name")
-	case strings.HasPrefix(name, "/"):
-		return bad("it is absolute")
-	case strings.ContainsRune(name, 0) || len(name) > 4096:
-		return bad("no file can be called so")
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return bad("it leads out of the directory")
-		}
-		if len(part) > 255 {
-			return bad(fmt.Sprintf("a name in it has %d bytes, and Linux takes 255", len(part)))
-		}
-	}
-	return path.Clean(name), nil
 }

@@ -243,6 +243,26 @@ func (a *Archive) Fork(ctx context.Context, from, to string) error {
 	}})
 }
 
+// Share gives a space parts of another: each name in parts gets the bytes of the part of from that it maps to. It copies nothing.
+//
+// Errors: NotFound (from does not have one of them); then nothing changes.
+func (a *Archive) Share(ctx context.Context, from, to string, parts map[string]string) error {
+	return a.update(ctx, to, update{change: func(s *space) error {
+		of, err := a.space(ctx, from) // read under the lock of changes
+		if err != nil {
+			return err
+		}
+		for name, part := range parts {
+			id, ok := of.parts[part]
+			if !ok {
+				return holt.Errorf(holt.NotFound, "the archive has no part %s of %s", part, from)
+			}
+			s.parts[name] = id
+		}
+		return nil
+	}})
+}
+
 // Remove removes parts of a space. Missing parts are no error.
 func (a *Archive) Remove(ctx context.Context, name string, parts ...string) error {
 	return a.update(ctx, name, update{change: func(s *space) error {

@@ -1,0 +1,95 @@
+package artifact
+
+import (
+	"context"
+	"io"
+	"path"
+	"strings"
+
+	"holt"
+	"holt/internal/idempotency"
+	"holt/internal/store/db"
+	"holt/internal/workspace"
+)
+
+// Copy writes an artifact to a file of a workspace or a computer. A file of a workspace shares the artifact's bytes in the
+// archive, so that it takes the same time for any size.
+//
+// Errors: NotFound (the artifact, or the directory), InvalidArgument (the path is a directory), OutOfSpace (the quota of the workspace).
+func (s *Store) Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.FileInfo]{
+		Key: key, Method: "artifact.copy", Request: []any{ref, spec},
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.FileInfo, error) { return s.copy(ctx, ref, spec) },
+	})
+}
+
+func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (holt.FileInfo, error) {
+	a, err := s.find(ctx, ref)
+	if err == nil && a.State == holt.ArtifactStoring { // its bytes are not in the archive yet
+		if err = s.finish(ctx, a.ID); err == nil {
+			a, err = s.find(ctx, string(a.ID))
+		}
+	}
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	to, file, err := s.target(ctx, spec.Computer, spec.Workspace, string(spec.Path))
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	write := holt.WriteSpec{Mode: spec.Mode, User: spec.User, Parents: spec.Parents}
+	content := func() io.ReadCloser {
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(s.Read(ctx, string(a.ID), 0, -1, w)) }()
+		return r
+	}
+	if to == "" {
+		r := content()
+		defer r.Close()
+		return s.cfg.Computers.Write(ctx, spec.Computer, file, write, r)
+	}
+	var info holt.FileInfo
+	if a.inline {
+		r := content()
+		defer r.Close()
+		info, err = s.cfg.Workspaces.Write(ctx, to, file, write, r)
+	} else {
+		info, err = s.cfg.Workspaces.Adopt(ctx, to, file, write, a.sources())
+	}
+	if err == nil && spec.Computer != "" {
+		info.Path = holt.OSString(path.Join(workspace.Home, string(info.Path)))
+	}
+	return info, err
+}
+
+// sources are the parts of the archive that have the artifact's bytes.
+func (a row) sources() (list []workspace.Source) {
+	for off := int64(0); off < a.Size; off += mostPart {
+		list = append(list, workspace.Source{Space: string(a.ID), Part: partOf(off / mostPart), Bytes: min(mostPart, a.Size-off)})
+	}
+	return list
+}
+
+// target returns the workspace that has a file, and the file's path there; "" and the path in the computer if none has it.
+func (s *Store) target(ctx context.Context, computer, ws, file string) (id, at string, err error) {
+	if (computer == "") == (ws == "") {
+		return "", "", holt.Errorf(holt.InvalidArgument, "give either a computer or a workspace").WithHint("name the one that has the file")
+	}
+	if file = path.Clean(file); !path.IsAbs(file) {
+		return "", "", holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", holt.Clip(file, 80)).WithHint("in a computer, the workspace is at %s", workspace.Home)
+	}
+	if ws != "" {
+		w, err := s.cfg.Workspaces.Get(ctx, ws)
+		return string(w.ID), file, err
+	}
+	c, err := s.cfg.Computers.Get(ctx, computer)
+	if err != nil {
+		return "", "", err
+	}
+	at, inHome := strings.CutPrefix(file, workspace.Home+"/")
+	if !inHome {
+		return "", file, nil
+	}
+	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error { id, err = workspaceOf(tx, c.ID); return err })
+	return id, "/" + at, err
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holt"
+	"holt/client"
+)
+
+// ofArtifact is how copies name an artifact: artifact:BUCKET/NAME, or artifact:ID.
+const ofArtifact = "artifact:"
+
+// copyArtifact copies between an artifact and a computer; done is false if neither argument names an artifact.
+func (a *app) copyArtifact(cmd *cobra.Command, args []string, k *copier) (done bool, err error) {
+	from, isFrom := strings.CutPrefix(args[0], ofArtifact)
+	to, isTo := strings.CutPrefix(args[1], ofArtifact)
+	if !isFrom && !isTo {
+		return false, nil
+	}
+	there := inComputers.parseEnd(args[0])
+	if isFrom {
+		there = inComputers.parseEnd(args[1])
+	}
+	switch {
+	case isFrom && isTo || there.owner == "":
+		return true, holt.Errorf(holt.InvalidArgument, "the other side of an artifact must be COMPUTER:PATH").
+			WithHint("holt artifact get and put copy between an artifact and this machine")
+	case k.recursive || len(k.exclude) > 0 || isTo && (k.mode != "" || k.spec.User != ""):
+		return true, holt.Errorf(holt.InvalidArgument, "this option does not apply to the copy of an artifact").WithHint("leave out --recursive and --exclude, and --mode and --user when an artifact is made")
+	}
+	c, err := a.connectFor(cmd)
+	if err != nil {
+		return true, err
+	}
+	if isTo {
+		bucket, name, _ := holt.CutArtifact(to)
+		if name == "" || strings.HasSuffix(name, "/") {
+			name += path.Base(there.path)
+		}
+		made, err := c.Artifacts.Publish(cmd.Context(), holt.ArtifactSpec{Computer: there.owner, Path: holt.OSString(there.path), Bucket: bucket, Name: name}, "")
+		if err != nil {
+			return true, err
+		}
+		return true, a.sayArtifact(made, "published")
+	}
+	return true, a.artifactInto(cmd.Context(), c, from, there, k)
+}
+
+func (a *app) artifactInto(ctx context.Context, c *client.Client, ref string, to end, k *copier) error {
+	if err := k.parseMode(); err != nil {
+		return err
+	}
+	spec := holt.ArtifactCopy{Computer: to.owner, User: k.spec.User, Mode: k.spec.Mode}
+	art, err := c.Artifacts.Get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if info, err := c.Files.Stat(ctx, to.owner, to.path); err == nil && info.Kind == "dir" {
+		to = to.in(path.Base(art.Name))
+	} else if err != nil && holt.CodeOf(err) != holt.NotFound {
+		return err
+	}
+	spec.Path = holt.OSString(to.path)
+	info, err := c.Artifacts.Copy(ctx, string(art.ID), spec, "")
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.Out, info)
+	}
+	a.say("%s:%s, %s", to.owner, shown(info.Path), size(info.Size))
+	return nil
+}
