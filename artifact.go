@@ -71,6 +71,7 @@ type Artifact struct {
 	Newest      bool              `json:"newest" doc:"no later version has the name"`
 	State       ArtifactState     `json:"state" doc:"ready, or storing: it can be read, but its SHA-256 is not known yet"`
 	Size        int64             `json:"size" doc:"bytes"`
+	Tree        bool              `json:"tree,omitempty" doc:"it is a directory; its bytes are a tar stream"`
 	SHA256      string            `json:"sha256,omitempty" doc:"hexadecimal; absent while it is stored"`
 	MediaType   string            `json:"media_type"`
 	CreatedAt   time.Time         `json:"created_at"`
@@ -99,7 +100,7 @@ type ArtifactOrigin struct {
 type ArtifactSpec struct {
 	Computer  string            `json:"computer,omitempty" doc:"name or id of the computer that has the file"`
 	Workspace string            `json:"workspace,omitempty" doc:"name or id of the workspace that has the file, instead of computer"`
-	Path      OSString          `json:"path" doc:"absolute path in the computer or the workspace"`
+	Path      OSString          `json:"path" doc:"absolute path of a file or a directory in the computer or the workspace"`
 	Bucket    string            `json:"bucket,omitempty" maxLength:"64" doc:"default: artifacts"`
 	Name      string            `json:"name,omitempty" maxLength:"1024" doc:"default: the file's name"`
 	MediaType string            `json:"media_type,omitempty" maxLength:"255" doc:"default: by the name"`
@@ -123,6 +124,7 @@ type ArtifactPut struct {
 	Name      string
 	MediaType string // "": by the name
 	RetainMS  int64  // at least that of the bucket
+	Tree      bool   // the bytes are a tar stream of a directory
 	Tags      map[string]string
 }
 

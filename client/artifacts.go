@@ -20,7 +20,7 @@ func (n Artifacts) Publish(ctx context.Context, spec holt.ArtifactSpec, key stri
 
 // Put makes an artifact of what r has, once all of it has arrived. It is never sent twice.
 func (n Artifacts) Put(ctx context.Context, spec holt.ArtifactPut, r io.Reader) (holt.Artifact, error) {
-	in := api.ArtifactPut{OneBucket: api.OneBucket{spec.Bucket}, Name: spec.Name, MediaType: spec.MediaType, RetainMS: spec.RetainMS}
+	in := api.ArtifactPut{OneBucket: api.OneBucket{spec.Bucket}, Name: spec.Name, MediaType: spec.MediaType, RetainMS: spec.RetainMS, Tree: spec.Tree}
 	if in.Bucket == "" {
 		in.Bucket = holt.DefaultBucket
 	}
@@ -63,6 +63,11 @@ func (n Artifacts) Read(ctx context.Context, ref string, off, length int64, w io
 // Copy writes an artifact to a file of a workspace or a computer.
 func (n Artifacts) Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error) {
 	return do(ctx, n.c, api.CopyArtifact, api.ArtifactCopying{api.OneArtifact{ref}, api.Keyed{key}, spec})
+}
+
+// Zip writes an artifact that is a directory to w, as a zip archive.
+func (n Artifacts) Zip(ctx context.Context, ref string, w io.Writer) error {
+	return n.c.copyPart(ctx, callOf(api.ZipArtifact, api.OneArtifact{ref}), 0, -1, w)
 }
 
 // Update changes tags, retention and hold of an artifact.

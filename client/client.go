@@ -66,6 +66,7 @@ type Client struct {
 	Files          Files
 	Workspaces     Workspaces
 	WorkspaceFiles Files // of workspaces: / is the top of one
+	ArtifactFiles  Files // of artifacts that are directories: / is the top of one
 	History        History
 	Archive        Archive
 	Images         Images
@@ -131,11 +132,11 @@ func New(opt Options) (*Client, error) {
 		return http.ErrUseLastResponse // a redirect would carry the token elsewhere
 	}}
 	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
-	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c, false}
+	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c: c}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
 	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
-	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c, true}
-	c.History, c.Archive, c.Events, c.Uploads, c.Artifacts = History{c}, Archive{c}, Events{c}, Uploads{c}, Artifacts{c}
+	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c: c, workspaces: true}
+	c.History, c.Archive, c.Events, c.Uploads, c.Artifacts, c.ArtifactFiles = History{c}, Archive{c}, Events{c}, Uploads{c}, Artifacts{c}, Files{c: c, artifacts: true}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}
 	return c, nil
 }

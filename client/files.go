@@ -11,14 +11,18 @@ import (
 	"holt/internal/api"
 )
 
-// Files are the files inside computers, or of workspaces.
+// Files are the files inside computers, of workspaces, or of artifacts that are directories, which cannot be changed.
 type Files struct {
 	c          *Client
 	workspaces bool
+	artifacts  bool
 }
 
 // of returns the calls about the files of a computer, a workspace, or a workspace at a checkpoint (see [holt.AtCheckpoint]).
 func (n Files) of(ref string) (api.FileCalls, api.FileOwner) {
+	if n.artifacts {
+		return api.ArtifactFiles, api.FileOwner{Artifact: ref}
+	}
 	if !n.workspaces {
 		return api.ComputerFiles, api.FileOwner{Computer: ref}
 	}

@@ -30,6 +30,7 @@ type (
 		Name      string   `query:"name" required:"true" maxLength:"1024" doc:"name in the bucket"`
 		MediaType string   `query:"media_type" maxLength:"255" doc:"default: by the name"`
 		RetainMS  int64    `query:"retain_ms" minimum:"0" doc:"retention, milliseconds; the minimum is that of the bucket"`
+		Tree      bool     `query:"tree" doc:"the bytes are a tar stream of a directory, not compressed"`
 		Tag       []string `query:"tag,explode" maxItems:"50" doc:"NAME=VALUE"`
 	}
 	ArtifactRead struct {
@@ -60,10 +61,10 @@ type (
 
 // Artifacts are immutable objects in buckets.
 var (
-	PublishArtifact = Post[Body[holt.ArtifactSpec], holt.Artifact]("/v1/artifacts", "publishArtifact", "Publish a file as an artifact",
+	PublishArtifact = Post[Body[holt.ArtifactSpec], holt.Artifact]("/v1/artifacts", "publishArtifact", "Publish a file or a directory as an artifact",
 		Need{On: Content, Change: true}, Created,
 		Doc("The artifact has the file's present content; later changes to the file do not change it. For a file of a workspace the answer does not wait until its bytes are stored (state storing): "+
-			"it can be read at once. A symbolic link is followed. It outlives its computer and its workspace."))
+			"it can be read at once. A directory is stored before the answer, as a tar stream. A symbolic link is followed. It outlives its computer and its workspace."))
 	PutArtifact = Put[ArtifactPut, holt.Artifact]("/v1/buckets/{bucket}/artifacts", "putArtifact", "Store bytes as an artifact",
 		Need{On: Content, Change: true}, Created, Tag("artifacts"), Takes("the bytes"),
 		Doc("It appears once all bytes have arrived; a call that is cut off changes nothing. The bucket artifacts is created when it is first used."))
@@ -78,6 +79,8 @@ var (
 		Doc("Takes one byte range (RFC 9110). The answer is a download (Content-Disposition: attachment) without scripts, since an artifact may be a page that its computer made."))
 	CopyArtifact = Post[ArtifactCopying, holt.FileInfo]("/v1/artifacts/{artifact}/copy", "copyArtifact", "Copy an artifact into a workspace or a computer", Need{On: Content, Change: true},
 		Doc("A file of a workspace shares the artifact's stored bytes: this takes the same time for any size. Other files of a computer are written by its agent. An existing file is overwritten."))
+	ZipArtifact = Get[OneArtifact, Stream]("/v1/artifacts/{artifact}/zip", "zipArtifact", "Get a directory as a zip archive", Need{On: Content}, Audited(AuditAll),
+		Bytes("application/zip", "a zip archive"))
 	UpdateArtifact = Patch[ArtifactUpdate, holt.Artifact]("/v1/artifacts/{artifact}", "updateArtifact", "Change tags, retention or hold of an artifact", Need{On: Content, Change: true})
 	DeleteArtifact = Delete[ArtifactKeyed, None]("/v1/artifacts/{artifact}", "deleteArtifact", "Delete an artifact", Need{On: Content, Change: true},
 		Doc("One version: of BUCKET/NAME the newest, so that the version before is the newest. 409 while it is retained or on hold."))

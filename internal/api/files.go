@@ -7,25 +7,27 @@ import (
 	"holt"
 )
 
-// FileOwner is the computer, the workspace or the checkpoint of a workspace whose files a call is about: they have the same calls.
+// FileOwner is the computer, the workspace, the checkpoint of a workspace, or the artifact whose files a call is about: they have the
+// same calls.
 // The path of an endpoint says which of its fields are given.
 type FileOwner struct {
 	Computer   string `of:"computer" doc:"name or id"`
 	Workspace  string `of:"workspace" doc:"name or id"`
 	Checkpoint string `of:"checkpoint" doc:"name, or # and its number"`
+	Artifact   string `of:"artifact" doc:"id, or BUCKET/NAME with the slash as %2F: the newest version"`
 }
 
-// Ref is a computer, a workspace, or WORKSPACE@CHECKPOINT.
+// Ref is a computer, a workspace, WORKSPACE@CHECKPOINT, or an artifact.
 func (o FileOwner) Ref() string {
 	if o.Checkpoint != "" {
 		return holt.AtCheckpoint(o.Workspace, o.Checkpoint)
 	}
-	return o.Computer + o.Workspace
+	return o.Computer + o.Workspace + o.Artifact
 }
 
 // Of fills in what a request has: param returns its path parameters.
 func (o *FileOwner) Of(param func(name string) string) {
-	o.Computer, o.Workspace, o.Checkpoint = param("computer"), param("workspace"), param("checkpoint")
+	o.Computer, o.Workspace, o.Checkpoint, o.Artifact = param("computer"), param("workspace"), param("checkpoint"), param("artifact")
 }
 
 func (o FileOwner) parse() error { return ref(o.Computer + o.Workspace) }
@@ -120,11 +122,12 @@ type FileCalls struct {
 	Untar   Call[FileUntar, holt.TarReport]
 }
 
-// Files are the files inside computers, of workspaces, and of workspaces at checkpoints.
+// Files are the files inside computers, of workspaces, of workspaces at checkpoints, and of artifacts that are directories.
 var (
 	ComputerFiles   = writable(inComputer, "/v1/computers/{computer}/files", "")
 	WorkspaceFiles  = writable(inWorkspace, "/v1/workspaces/{workspace}/files", "Workspace")
 	CheckpointFiles = readable(inWorkspace, "/v1/workspaces/{workspace}/checkpoints/{checkpoint}/files", "Checkpoint")
+	ArtifactFiles   = readable(inArtifact, "/v1/artifacts/{artifact}/files", "Artifact")
 )
 
 // fileNeed is the need of a call. path and user are fields of its input; without a path authz has a rule.
@@ -141,6 +144,8 @@ func inWorkspace(path, user string, change bool) Need {
 	}
 	return Need{On: Path, Path: path, User: user, Change: change}
 }
+
+func inArtifact(_, _ string, _ bool) Need { return Need{On: Content} }
 
 // readable declares the calls that read; noun is part of their ids.
 func readable(need fileNeed, at, noun string) (f FileCalls) {

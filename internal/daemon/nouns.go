@@ -43,7 +43,7 @@ func (d *Daemon) Nouns() nouns.Set {
 	set := nouns.Set{
 		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Artifacts: d.artifacts, Audit: d.audit, Daemon: d,
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Artifacts: d.artifacts, ArtifactFiles: d.artifacts.Files(), Audit: d.audit, Daemon: d,
 	}
 	control.Fill(&set, d.db, d.keys, d.tokens)
 	return set

@@ -42,6 +42,7 @@ type Set struct {
 	Events         Events
 	Uploads        Uploads
 	Artifacts      Artifacts
+	ArtifactFiles  FileReader // of artifacts that are directories
 	Tokens         TokenStore
 	Audit          Audit
 	Daemon         Daemon
@@ -190,15 +191,20 @@ type Services interface {
 	Logs(ctx context.Context, computer, name string, q holt.ServiceLogQuery, w io.Writer) error
 }
 
+// FileReader reads files of what ref names.
+type FileReader interface {
+	Stat(ctx context.Context, ref, path string) (holt.FileInfo, error)
+	// List returns a page of the entries of a directory, those of one page in
+	// the order of their names. What it costs does not grow with the directory.
+	List(ctx context.Context, ref, path string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
+	// Read writes n bytes from offset off to w; n < 0: up to the end.
+	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
+}
+
 // Files are the files inside a computer, through its agent. A stopped computer
 // is started first.
 type Files interface {
-	Stat(ctx context.Context, computer, path string) (holt.FileInfo, error)
-	// List returns a page of the entries of a directory, those of one page in
-	// the order of their names. What it costs does not grow with the directory.
-	List(ctx context.Context, computer, path string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
-	// Read writes n bytes from offset off to w; n < 0: up to the end.
-	Read(ctx context.Context, computer, path string, off, n int64, w io.Writer) error
+	FileReader
 	// Write gives the file the content of r once all of it has arrived; the old stays if r fails. An existing file keeps
 	// what spec does not name; see [holt.WriteSpec].
 	Write(ctx context.Context, computer, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
@@ -444,6 +450,8 @@ type Artifacts interface {
 	Read(ctx context.Context, ref string, off, n int64, w io.Writer) error
 	// Copy writes one to a file of a workspace or a computer.
 	Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error)
+	// Zip writes one that is a directory as a zip archive.
+	Zip(ctx context.Context, ref string, w io.Writer) error
 	// Query runs SQL on the table artifacts.
 	Query(ctx context.Context, q holt.TableQuery) (holt.QueryResult, error)
 	// Update changes tags, retention and hold. Conflict: the retention would be shorter.

@@ -31,6 +31,12 @@ func (s *Server) artifacts() {
 		return n.Copy(ctx, in.Artifact, in.Body, in.Key)
 	})
 	bindStream(s, api.ReadArtifact, s.readArtifact)
+	bindStream(s, api.ZipArtifact, func(ctx context.Context, in *api.OneArtifact) (*huma.StreamResponse, error) {
+		if _, err := s.opt.Nouns.ArtifactFiles.Stat(ctx, in.Artifact, "/"); err != nil {
+			return nil, err
+		}
+		return s.raw(ctx, api.ZipArtifact.Answer.Type, func(ctx context.Context, w *rawWriter) error { return n.Zip(ctx, in.Artifact, w) }), nil
+	})
 	bind(s, api.UpdateArtifact, func(ctx context.Context, in *api.ArtifactUpdate) (holt.Artifact, error) {
 		return n.Update(ctx, in.Artifact, in.Body, in.Key)
 	})
@@ -56,7 +62,7 @@ func (s *Server) putArtifact(ctx context.Context, in *api.ArtifactPut) (holt.Art
 		}
 		tags[name] = value
 	}
-	return s.opt.Nouns.Artifacts.Put(ctx, holt.ArtifactPut{Bucket: in.Bucket, Name: in.Name, MediaType: in.MediaType, RetainMS: in.RetainMS, Tags: tags}, body(ctx))
+	return s.opt.Nouns.Artifacts.Put(ctx, holt.ArtifactPut{Bucket: in.Bucket, Name: in.Name, MediaType: in.MediaType, RetainMS: in.RetainMS, Tree: in.Tree, Tags: tags}, body(ctx))
 }
 
 // readArtifact sends an artifact, a range of it, or, to HEAD, the headers alone. Its bytes may be a page of a hostile computer:

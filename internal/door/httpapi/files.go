@@ -18,24 +18,27 @@ import (
 // fileRoutes answer the calls about the files of one kind of owner.
 type fileRoutes struct {
 	*Server
-	nouns nouns.Files
+	reads nouns.FileReader
+	nouns nouns.Files // nil: nothing can be changed
 	calls api.FileCalls
 }
 
 func (s *Server) files() {
-	for _, r := range []fileRoutes{{s, s.opt.Nouns.Files, api.ComputerFiles}, {s, s.opt.Nouns.WorkspaceFiles, api.WorkspaceFiles}} {
+	n := s.opt.Nouns
+	for _, r := range []fileRoutes{{s, n.Files, n.Files, api.ComputerFiles}, {s, n.WorkspaceFiles, n.WorkspaceFiles, api.WorkspaceFiles}} {
 		r.readable()
 		r.writable()
 	}
-	fileRoutes{s, s.opt.Nouns.WorkspaceFiles, api.CheckpointFiles}.readable()
+	fileRoutes{s, n.WorkspaceFiles, nil, api.CheckpointFiles}.readable()
+	fileRoutes{s, n.ArtifactFiles, nil, api.ArtifactFiles}.readable()
 }
 
 func (s fileRoutes) readable() {
 	bind(s.Server, s.calls.List, func(ctx context.Context, in *api.FilesOf) (holt.Page[holt.FileInfo], error) {
-		return s.nouns.List(ctx, in.Ref(), in.Path, holt.PageSpec{Limit: in.Limit, Cursor: in.Cursor})
+		return s.reads.List(ctx, in.Ref(), in.Path, holt.PageSpec{Limit: in.Limit, Cursor: in.Cursor})
 	})
 	bindReply(s.Server, s.calls.Stat, func(ctx context.Context, in *api.OneFile) (holt.FileInfo, error) {
-		return s.nouns.Stat(ctx, in.Ref(), in.Path)
+		return s.reads.Stat(ctx, in.Ref(), in.Path)
 	}, withETag)
 	bindStream(s.Server, s.calls.Read, s.read)
 	bindStream(s.Server, s.calls.Tar, s.tar)
@@ -97,7 +100,7 @@ func withETag(info holt.FileInfo) fileReply { return fileReply{info.ETag(), info
 
 // read sends a file, a range of it, or, to HEAD, the headers alone.
 func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamResponse, error) {
-	info, err := s.nouns.Stat(ctx, in.Ref(), in.Path)
+	info, err := s.reads.Stat(ctx, in.Ref(), in.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +131,7 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 	}
 	return s.raw(ctx, s.calls.Read.Answer.Type, func(ctx context.Context, w *rawWriter) error {
 		exact := &exactWriter{w: w, left: want.n}
-		err := s.nouns.Read(ctx, in.Ref(), in.Path, want.off, want.n, exact)
+		err := s.reads.Read(ctx, in.Ref(), in.Path, want.off, want.n, exact)
 		if err == nil && exact.left > 0 {
 			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", clip(in.Path))
 		}

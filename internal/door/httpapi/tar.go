@@ -22,7 +22,7 @@ const (
 
 func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamResponse, error) {
 	ref, dir := in.Ref(), in.Path
-	info, err := s.nouns.Stat(ctx, ref, dir)
+	info, err := s.reads.Stat(ctx, ref, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -30,22 +30,22 @@ func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamRespo
 		return nil, holt.Errorf(holt.InvalidArgument, "%s is not a directory", clip(dir)).WithHint("…/files/content reads a file")
 	}
 	return s.raw(ctx, s.calls.Tar.Answer.Type, func(ctx context.Context, w *rawWriter) error {
-		return tarball.Pack(ctx, filesOf{s.nouns, ref}, dir, w)
+		return tarball.Pack(ctx, filesOf{s.reads, ref}, dir, w)
 	}), nil
 }
 
-// filesOf is the files of one computer or workspace.
+// filesOf is the files of one computer, workspace or artifact.
 type filesOf struct {
-	nouns.Files
+	nouns.FileReader
 	ref string
 }
 
 func (f filesOf) List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
-	return f.Files.List(ctx, f.ref, dir, page)
+	return f.FileReader.List(ctx, f.ref, dir, page)
 }
 
 func (f filesOf) Read(ctx context.Context, file string, off, n int64, w io.Writer) error {
-	return f.Files.Read(ctx, f.ref, file, off, n, w)
+	return f.FileReader.Read(ctx, f.ref, file, off, n, w)
 }
 
 func (s fileRoutes) untar(ctx context.Context, in *api.FileUntar) (holt.TarReport, error) {
