@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,6 +60,10 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	work   chan struct{} // has an element when there may be artifacts to store
+	rules  chan struct{} // has an element when rules of buckets may delete some
+	scans  chan struct{} // has an element for each scan that runs
+
+	scanTime time.Duration // after which a scan is ended
 
 	queries db.Turns
 	busy    sync.Map // tenants whose artifacts are being stored
@@ -78,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Store{cfg: cfg, work: make(chan struct{}, 1), storing: map[holt.ArtifactID]*storing{}, queries: db.Turns{Most: 2, OfTenant: 1}}
+	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, queries: db.Turns{Most: 2, OfTenant: 1}}
 	err := s.write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE state = 'writing'`)
 	})
@@ -87,7 +92,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.wg.Go(s.watch)
+	s.wg.Go(s.keepRules)
 	s.notify()
+	s.applyRules()
 	return s, nil
 }
 
@@ -315,6 +322,7 @@ func (s *Store) update(ctx context.Context, ref string, change holt.ArtifactChan
 			a.Hold = *change.Hold
 		}
 		out = a.shown(ctx)
+		defer s.applyRules()
 		return tx.Exec(`UPDATE artifact SET tags = ?, retain = ?, hold = ? WHERE seq = ?`, mustJSON(a.Tags), nanos(a.RetainUntil), a.Hold, a.seq)
 	})
 	return out, err
@@ -393,10 +401,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		if err := s.kept(list[0]); err != nil {
 			return err
 		}
-		if err := tx.Exec(`UPDATE artifact SET state = 'deleting', newest = 0 WHERE seq = ?`, a.seq); err != nil || !list[0].Newest {
-			return err
-		}
-		return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
+		return remove(tx, list[0])
 	})
 	if err != nil {
 		return err
@@ -405,6 +410,19 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		s.cfg.Log.WarnContext(ctx, "the bytes of a deleted artifact are not freed yet", "artifact", a.ID, "again_in", again, "err", err)
 	}
 	return nil
+}
+
+// remove makes a visible artifact invisible. The version before the newest is the newest then.
+func remove(tx *db.Tx, a row) error {
+	newest := false // by now
+	err := tx.Query(`SELECT newest FROM artifact WHERE seq = ?`, []any{a.seq}, func(r *db.Row) error { newest = r.Int64(0) != 0; return nil })
+	if err == nil {
+		err = tx.Exec(`UPDATE artifact SET state = 'deleting', newest = 0 WHERE seq = ?`, a.seq)
+	}
+	if err != nil || !newest {
+		return err
+	}
+	return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
 }
 
 // purge removes the bytes of an artifact in state deleting, and then its row.
@@ -488,7 +506,7 @@ func (a asked) Value(i, column int) any {
 		}
 	}
 	all := []any{string(r.ID), r.Bucket, r.Name, r.Newest, string(r.State), r.Size, r.SHA256, r.MediaType, r.CreatedAt.Format(sqlTime), retain, r.Hold, mustJSON(r.Tags),
-		o.Computer, string(o.ComputerID), o.Workspace, string(o.WorkspaceID), string(o.Path), w.Run, w.Name, w.Kind, command, o.By}
+		o.Computer, string(o.ComputerID), o.Workspace, string(o.WorkspaceID), string(o.Path), cmp.Or(w.Run, string(o.Run)), w.Name, w.Kind, command, o.By, string(o.Job)}
 	if column < len(all) {
 		return all[column]
 	}

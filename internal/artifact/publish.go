@@ -14,27 +14,32 @@ import (
 )
 
 // Publish makes an artifact of a file of a computer or a workspace. A file of a workspace is not copied before the answer,
-// unless it is small. Other files of computers are. A symbolic link is followed.
+// unless it is small, or its bucket has a scan. Other files of computers are. A symbolic link is followed.
 //
 // Errors: NotFound, InvalidArgument (no regular file; name, media type or tags), TooMany (of a computer that publishes its
 // own files), those of reading it.
 func (s *Store) Publish(ctx context.Context, spec holt.ArtifactSpec, key string) (holt.Artifact, error) {
+	return s.PublishFor(ctx, holt.ArtifactOrigin{}, spec, key)
+}
+
+// PublishFor is Publish with an origin, of which Publish fills in the rest.
+func (s *Store) PublishFor(ctx context.Context, origin holt.ArtifactOrigin, spec holt.ArtifactSpec, key string) (holt.Artifact, error) {
 	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Artifact]{
 		Key: key, Method: "artifact.publish", Request: spec,
 		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Artifact, error) {
-			return s.publish(ctx, spec, claim)
+			return s.publish(ctx, origin, spec, claim)
 		},
 		Again: func(ctx context.Context, id string) (holt.Artifact, error) {
 			a, err := s.Get(ctx, id)
 			if holt.CodeOf(err) == holt.NotFound { // the daemon ended before it was there
-				return s.publish(ctx, spec, idempotency.ClaimOf(idempotency.StoredKey(ctx, key)))
+				return s.publish(ctx, origin, spec, idempotency.ClaimOf(idempotency.StoredKey(ctx, key)))
 			}
 			return a, err
 		},
 	})
 }
 
-func (s *Store) publish(ctx context.Context, spec holt.ArtifactSpec, claim *idempotency.Claim) (holt.Artifact, error) {
+func (s *Store) publish(ctx context.Context, origin holt.ArtifactOrigin, spec holt.ArtifactSpec, claim *idempotency.Claim) (holt.Artifact, error) {
 	if (spec.Computer == "") == (spec.Workspace == "") {
 		return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "give either a computer or a workspace").WithHint("name the one that has the file")
 	}
@@ -43,7 +48,8 @@ func (s *Store) publish(ctx context.Context, spec holt.ArtifactSpec, claim *idem
 		return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", holt.Clip(file, 80)).WithHint("in a computer, the workspace is at %s", workspace.Home)
 	}
 	p := publication{spec: spec, claim: claim, ref: spec.Workspace, file: file, most: holt.MostArtifact}
-	p.row = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: cmp.Or(spec.Name, path.Base(file)), MediaType: spec.MediaType, Tags: spec.Tags, Origin: holt.ArtifactOrigin{Path: holt.OSString(file)}}}
+	p.row = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: cmp.Or(spec.Name, path.Base(file)), MediaType: spec.MediaType, Tags: spec.Tags, Origin: origin}}
+	p.row.Origin.Path = holt.OSString(file)
 	if spec.Computer == "" {
 		return s.fromWorkspace(ctx, p)
 	}
@@ -120,7 +126,7 @@ func (s *Store) fromComputer(ctx context.Context, p publication) (holt.Artifact,
 	if err != nil {
 		return holt.Artifact{}, err
 	}
-	p.row.Origin.ModTime = &info.ModTime
+	p.row.Origin.ModTime, p.row.Size = &info.ModTime, info.Size
 	return s.put(ctx, p.row, p.spec.RetainMS, p.claim, func(w io.Writer) error {
 		return s.cfg.Computers.Read(ctx, id, file, 0, -1, &bounded{w, p.most})
 	})
@@ -149,7 +155,7 @@ func (s *Store) fromWorkspace(ctx context.Context, p publication) (holt.Artifact
 	if err == nil {
 		var info holt.FileInfo
 		if info, err = s.cfg.Workspaces.Stat(ctx, string(ws.ID), file); err == nil {
-			err = p.regular(info)
+			p.row.Size, err = info.Size, p.regular(info)
 		}
 	}
 	if holt.CodeOf(err) == holt.NotFound {
@@ -165,11 +171,11 @@ func (s *Store) fromWorkspace(ctx context.Context, p publication) (holt.Artifact
 	}
 	p.row = a
 	if err := s.hold(ctx, &p, b); err != nil {
-		s.forget(a)
+		s.forget(p.row)
 		return holt.Artifact{}, err
 	}
 	defer s.notify()
-	if p.row.Size > quick {
+	if p.row.Size > quick && b.scan == "" {
 		return p.row.shown(ctx), nil
 	}
 	ctx = context.WithoutCancel(ctx) // it is there
@@ -210,6 +216,7 @@ func (s *Store) written(ctx context.Context, a *row) {
 // hold takes the checkpoint that an artifact is read from, and makes the artifact visible.
 func (s *Store) hold(ctx context.Context, p *publication, b bucket) error {
 	a := &p.row
+	claimed := a.Size
 	if err := s.cfg.Workspaces.Checkpoint(ctx, a.held, string(a.ID), "an artifact is published"); err != nil {
 		return err
 	}
@@ -225,6 +232,11 @@ func (s *Store) hold(ctx context.Context, p *publication, b bucket) error {
 	}
 	a.Size, a.Origin.ModTime, a.State, a.Newest = info.Size, &info.ModTime, holt.ArtifactStoring, true
 	s.written(ctx, a)
+	if b.scan != "" { // nobody may read it before
+		a.State, a.Size = writing, claimed
+		at := holt.AtCheckpoint(string(a.held), string(a.ID))
+		return s.store(ctx, a, b, func(w io.Writer) error { return s.cfg.Workspaces.Read(ctx, at, a.source, 0, -1, w) })
+	}
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
 		err := tx.Query(`UPDATE artifact SET state = 'storing', size = ?, origin = ? WHERE seq = ? AND EXISTS (SELECT 1 FROM workspace WHERE id = ? AND state = 'ready') RETURNING 1`,
