@@ -49,7 +49,7 @@ func (s *Store) publish(ctx context.Context, origin holt.ArtifactOrigin, spec ho
 	}
 	p := publication{spec: spec, claim: claim, ref: spec.Workspace, file: file, most: holt.MostArtifact}
 	p.row = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: cmp.Or(spec.Name, path.Base(file)), MediaType: spec.MediaType, Tags: spec.Tags, Origin: origin}}
-	p.row.Origin.Path = holt.OSString(file)
+	p.row.Origin.Path = cmp.Or(origin.Path, holt.OSString(file))
 	if spec.Computer == "" {
 		return s.fromWorkspace(ctx, p)
 	}

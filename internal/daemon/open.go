@@ -182,7 +182,7 @@ func (d *Daemon) openMounts(ctx context.Context) error {
 func (d *Daemon) openJobs(ctx context.Context) (err error) {
 	d.jobs, err = job.Open(ctx, job.Config{
 		DB: d.db, Keys: d.keys, Dir: d.dir("jobs"), Computers: computers{d.computers, d.computers.Memory()}, Runs: d.computers.Runs(),
-		Workspaces: workspaces.ForJobs{Store: d.workspaces}, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: workspaces.ForJobs{Store: d.workspaces}, Artifacts: d.artifacts, Log: d.log, Fail: d.cfg.Fail,
 	})
 	return err
 }
