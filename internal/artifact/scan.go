@@ -175,13 +175,13 @@ func (s *source) Read(p []byte) (int, error) {
 
 // some keeps the first mostScanned bytes, and one more if there are more: then enough is called.
 type some struct {
-	bytes.Buffer
+	kept   bytes.Buffer // not embedded: its ReadFrom has no bound
 	enough func()
 }
 
 func (s *some) Write(p []byte) (int, error) {
-	s.Buffer.Write(p[:min(len(p), mostScanned+1-s.Len())])
-	if s.Len() > mostScanned {
+	s.kept.Write(p[:min(len(p), mostScanned+1-s.kept.Len())])
+	if s.kept.Len() > mostScanned {
 		s.enough()
 	}
 	return len(p), nil
@@ -221,7 +221,7 @@ func askCommand(ctx context.Context, scan string, about map[string]string, in io
 		}
 		return err
 	})
-	got.said, got.about = out.Bytes(), errs.String()
+	got.said, got.about = out.kept.Bytes(), errs.kept.String()
 	return got
 }
 
