@@ -34,6 +34,8 @@ const (
 	MostArtifactName = 1024    // bytes of a name
 	MostArtifactTags = 2048    // bytes of names and values of the tags of an artifact
 	MostOwnArtifacts = 1000    // of a computer, from which on it cannot publish any itself
+	MostBucketKeep   = 1000    // versions of a name that a bucket can be told to keep
+	MostBucketScan   = 1024    // bytes of the scan of a bucket
 )
 
 // Bucket is a set of artifacts with names.
@@ -42,6 +44,11 @@ type Bucket struct {
 	CreatedAt time.Time `json:"created_at"`
 	Replace   bool      `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; else both are kept, as versions"`
 	RetainMS  int64     `json:"retain_ms,omitempty" doc:"retention of new artifacts, milliseconds"`
+	ExpireMS  int64     `json:"expire_ms,omitempty" doc:"artifacts that are older are deleted, milliseconds"`
+	Keep      int       `json:"keep,omitempty" doc:"versions of a name that are kept; older ones are deleted"`
+	QuotaMB   int64     `json:"quota_mb,omitempty" doc:"maximum of its bytes, MiB"`
+	Scanned   bool      `json:"scanned,omitempty" doc:"new artifacts are scanned before they appear"`
+	Scan      string    `json:"scan,omitempty" doc:"the command or URL that scans; only admins see it"`
 	Artifacts int64     `json:"artifacts" doc:"artifacts in it, each version counted"`
 	Bytes     int64     `json:"bytes" doc:"bytes of their content"`
 	Tenant    string    `json:"tenant,omitempty" doc:"tenant that owns it"`
@@ -52,6 +59,40 @@ type BucketSpec struct {
 	Name     string `json:"name" maxLength:"64" doc:"a DNS label, unique among the tenant's buckets"`
 	Replace  bool   `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; default: both are kept, as versions"`
 	RetainMS int64  `json:"retain_ms,omitempty" minimum:"0" doc:"retention of new artifacts, milliseconds; default: 0, none"`
+	ExpireMS int64  `json:"expire_ms,omitempty" minimum:"0" doc:"artifacts that are older are deleted, milliseconds; default: 0, none"`
+	Keep     int    `json:"keep,omitempty" minimum:"0" maximum:"1000" doc:"versions of a name to keep, older ones are deleted; default: 0, all"`
+	QuotaMB  int64  `json:"quota_mb,omitempty" minimum:"0" doc:"maximum of its bytes, all versions counted, MiB; default: 0, none"`
+	Scan     string `json:"scan,omitempty" maxLength:"1024" doc:"absolute path of a command of the host with its arguments, or an http(s) URL, that scans new artifacts before they appear; needs an admin; default: none"`
+}
+
+// BucketChange changes what can be changed of a bucket. Nil fields are left as they are.
+type BucketChange struct {
+	Replace  *bool   `json:"replace,omitempty" doc:"only the newest artifact of a name is kept"`
+	RetainMS *int64  `json:"retain_ms,omitempty" minimum:"0" doc:"retention of new artifacts, milliseconds; 0: none"`
+	ExpireMS *int64  `json:"expire_ms,omitempty" minimum:"0" doc:"artifacts that are older are deleted, milliseconds; 0: none"`
+	Keep     *int    `json:"keep,omitempty" minimum:"0" maximum:"1000" doc:"versions of a name to keep, older ones are deleted; 0: all"`
+	QuotaMB  *int64  `json:"quota_mb,omitempty" minimum:"0" doc:"maximum of its bytes, all versions counted, MiB; 0: none"`
+	Scan     *string `json:"scan,omitempty" maxLength:"1024" doc:"command or URL that scans new artifacts, as of createBucket; empty: none; needs an admin"`
+}
+
+// Apply changes a spec. InvalidArgument: no change is given.
+func (c BucketChange) Apply(s *BucketSpec) error {
+	if c == (BucketChange{}) {
+		return Errorf(InvalidArgument, "no change is given").WithHint("set at least one setting, such as expire_ms")
+	}
+	set(&s.Replace, c.Replace)
+	set(&s.RetainMS, c.RetainMS)
+	set(&s.ExpireMS, c.ExpireMS)
+	set(&s.Keep, c.Keep)
+	set(&s.QuotaMB, c.QuotaMB)
+	set(&s.Scan, c.Scan)
+	return nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
 }
 
 // ArtifactState is the state of an artifact.
@@ -94,6 +135,8 @@ type ArtifactOrigin struct {
 	Writer      *Writer     `json:"writer,omitempty" doc:"who last wrote the file"`
 	Command     OSString    `json:"command,omitempty" doc:"shell command of the run that wrote it"`
 	Argv        OSStrings   `json:"argv,omitempty" doc:"program and arguments of that run, if it had no shell command"`
+	Job         JobID       `json:"job,omitempty" doc:"the job that published it"`
+	Run         RunID       `json:"run,omitempty" doc:"the run of that job"`
 }
 
 // ArtifactSpec describes an artifact to publish. Exactly one of Computer and Workspace is set.
@@ -126,6 +169,7 @@ type ArtifactPut struct {
 	RetainMS  int64  // at least that of the bucket
 	Tree      bool   // the bytes are a tar stream of a directory
 	Tags      map[string]string
+	Size      int64 // bytes, to refuse early what exceeds a quota; 0: unknown
 }
 
 // ArtifactQuery selects artifacts to list.
@@ -146,7 +190,7 @@ type ArtifactChange struct {
 
 // ArtifactColumns are the columns of the table artifacts of a [QuerySpec] about artifacts.
 var ArtifactColumns = []string{"id", "bucket", "name", "newest", "state", "size", "sha256", "media_type", "created_at", "retain_until", "hold", "tags",
-	"computer", "computer_id", "workspace", "workspace_id", "path", "run", "writer", "writer_kind", "command", "published_by"}
+	"computer", "computer_id", "workspace", "workspace_id", "path", "run", "writer", "writer_kind", "command", "published_by", "job"}
 
 // ParseArtifactName returns the name of an artifact, or InvalidArgument: 1 to 1024 bytes of UTF-8 without control characters.
 func ParseArtifactName(s string) (string, error) {

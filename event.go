@@ -53,6 +53,7 @@ const (
 	EventFiringState       EventKind = "firing.state" // state of a schedule's firing
 	EventArtifactCreated   EventKind = "artifact.created"
 	EventArtifactDeleted   EventKind = "artifact.deleted"
+	EventArtifactRefused   EventKind = "artifact.refused" // by the scan of its bucket
 )
 
 // EventKinds are all of them.
@@ -62,7 +63,7 @@ var EventKinds = []EventKind{
 	EventRunStarted, EventRunEnded, EventTerminalOpened, EventTerminalEnded, EventSnapshotCreated, EventSnapshotDeleted,
 	EventWorkspaceCreated, EventWorkspaceChanged, EventWorkspaceDeleted, EventCheckpointCreated, EventCheckpointDeleted,
 	EventJobCreated, EventJobState, EventJobDeleted, EventScheduleCreated, EventScheduleChanged, EventScheduleDeleted, EventFiringState,
-	EventArtifactCreated, EventArtifactDeleted,
+	EventArtifactCreated, EventArtifactDeleted, EventArtifactRefused,
 }
 
 // EventsKept is how many events are kept.

@@ -79,8 +79,18 @@ type JobSpec struct {
 	Collect    OSString       `json:"collect,omitempty" doc:"directory with the outputs, inside the workspace; default: out. It is created before the command starts"`
 	Network    *NetworkPolicy `json:"network,omitempty" doc:"network policy of its computer; default: the internet"`
 	SecretsOf  string         `json:"secrets_of,omitempty" doc:"computer whose host secrets are copied when the job starts; default: none"`
+	Publish    *JobPublish    `json:"publish,omitempty" doc:"publish outputs as artifacts when the command has succeeded; default: none"`
 	Run        RunSpec        `json:"run" doc:"the command; timeout_ms defaults to 6 hours; environment and secrets are stored until the job has ended"`
 }
+
+// JobPublish says which outputs of a job are published.
+type JobPublish struct {
+	Bucket string     `json:"bucket,omitempty" maxLength:"64" doc:"default: artifacts"`
+	Paths  []OSString `json:"paths,omitempty" maxItems:"1000" doc:"files of the directory with the outputs; default: all of them, at most 1000"`
+}
+
+// MostJobArtifacts is how many outputs of a job are published.
+const MostJobArtifacts = 1000
 
 // Job is a command that runs once in a temporary computer, with inputs and outputs.
 type Job struct {
@@ -98,6 +108,7 @@ type Job struct {
 	ComputerID  ComputerID   `json:"computer_id,omitempty" doc:"for the last attempt"`
 	RunID       RunID        `json:"run_id,omitempty" doc:"for the last attempt"`
 	Outputs     *JobOutputs  `json:"outputs,omitempty" doc:"set when the outputs are collected"`
+	Artifacts   []ArtifactID `json:"artifacts,omitempty" doc:"the outputs that are published"`
 	CreatedAt   time.Time    `json:"created_at"`
 	StartedAt   *time.Time   `json:"started_at,omitempty" doc:"start of the last attempt"`
 	EndedAt     *time.Time   `json:"ended_at,omitempty"`

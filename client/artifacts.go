@@ -28,7 +28,7 @@ func (n Artifacts) Put(ctx context.Context, spec holt.ArtifactPut, r io.Reader) 
 		in.Tag = append(in.Tag, name+"="+value)
 	}
 	slices.Sort(in.Tag)
-	return send(ctx, n.c, api.PutArtifact, in, r)
+	return sendSized(ctx, n.c, api.PutArtifact, in, r, spec.Size)
 }
 
 // Get returns an artifact.
@@ -83,6 +83,11 @@ func (n Artifacts) Delete(ctx context.Context, ref, key string) error {
 // CreateBucket makes a bucket.
 func (n Artifacts) CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error) {
 	return do(ctx, n.c, api.CreateBucket, api.Body[holt.BucketSpec]{api.Keyed{key}, spec})
+}
+
+// UpdateBucket changes settings of a bucket.
+func (n Artifacts) UpdateBucket(ctx context.Context, name string, change holt.BucketChange, key string) (holt.Bucket, error) {
+	return do(ctx, n.c, api.UpdateBucket, api.BucketUpdate{api.OneBucket{name}, api.Keyed{key}, change})
 }
 
 // Bucket returns a bucket.

@@ -181,6 +181,7 @@ type call struct {
 	keyed  bool      // the call changes something
 	body   any       // sent as JSON
 	raw    io.Reader // sent as it comes, once
+	size   int64     // bytes of raw; 0: unknown
 }
 
 // join makes a path of literal and caller-given segments.
@@ -232,6 +233,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		r.Header.Set("Content-Type", "application/json")
 	} else if k.raw != nil {
 		r.Header.Set("Content-Type", "application/octet-stream")
+		if k.size > 0 {
+			r.ContentLength = k.size
+		}
 	}
 	if k.keyed && k.key != "" {
 		r.Header.Set("Idempotency-Key", k.key)

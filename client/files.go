@@ -106,8 +106,13 @@ func octal(mode uint32) string {
 
 // send makes a call whose body is r, once.
 func send[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In, r io.Reader) (Out, error) {
+	return sendSized(ctx, c, e, in, r, 0)
+}
+
+// sendSized is send of a number of bytes; 0: unknown.
+func sendSized[In, Out any](ctx context.Context, c *Client, e api.Call[In, Out], in In, r io.Reader, size int64) (Out, error) {
 	k := callOf(e, in)
-	k.raw = struct{ io.Reader }{r} // a failed attempt closes what it can
+	k.raw, k.size = struct{ io.Reader }{r}, size // a failed attempt closes what it can
 	return sent(ctx, c, func() (out Out, err error) {
 		err = c.once(ctx, k, &out)
 		return out, err

@@ -53,7 +53,12 @@ type (
 		Keyed
 	}
 	ArtifactQuestion struct{ Body holt.TableQuery }
-	BucketKeyed      struct {
+	BucketUpdate     struct {
+		OneBucket
+		Keyed
+		Body holt.BucketChange
+	}
+	BucketKeyed struct {
 		OneBucket
 		Keyed
 	}
@@ -85,7 +90,11 @@ var (
 	DeleteArtifact = Delete[ArtifactKeyed, None]("/v1/artifacts/{artifact}", "deleteArtifact", "Delete an artifact", Need{On: Content, Change: true},
 		Doc("One version: of BUCKET/NAME the newest, so that the version before is the newest. 409 while it is retained or on hold."))
 
-	CreateBucket = Post[Body[holt.BucketSpec], holt.Bucket]("/v1/buckets", "createBucket", "Create a bucket", Need{On: Tenant, Change: true}, Created)
+	CreateBucket = Post[Body[holt.BucketSpec], holt.Bucket]("/v1/buckets", "createBucket", "Create a bucket", Need{On: Content, Change: true}, Created,
+		Doc("A scan runs on the host, so that only an admin can set it."))
+	UpdateBucket = Patch[BucketUpdate, holt.Bucket]("/v1/buckets/{bucket}", "updateBucket", "Change settings of a bucket", Need{On: Content, Change: true},
+		Doc("expire_ms, keep and replace apply to the artifacts that are there, too: those that they no longer allow are deleted in the background, but not while they are retained or on hold. "+
+			"retain_ms and scan apply to new ones. Only an admin can change the scan."))
 	ListBuckets  = GetList[Paging]("/v1/buckets", "listBuckets", "List buckets by name", Need{On: Content}, func(b holt.Bucket) string { return b.Name + "@" + b.Tenant })
 	GetBucket    = Get[OneBucket, holt.Bucket]("/v1/buckets/{bucket}", "getBucket", "Get a bucket", Need{On: Content})
 	DeleteBucket = Delete[BucketKeyed, None]("/v1/buckets/{bucket}", "deleteBucket", "Delete an empty bucket", Need{On: Tenant, Change: true})

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +25,7 @@ type Workspaces interface {
 	// Follow returns where a path leads if a symbolic link is at its end. InvalidArgument: out of the workspace.
 	Follow(ctx context.Context, ref, path string) (string, error)
 	Stat(ctx context.Context, ref, path string) (holt.FileInfo, error)
+	List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
 	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
 	Blame(ctx context.Context, ref, path string) (holt.Writer, error)
 	// Checkpoint takes a checkpoint that survives power loss.
@@ -39,8 +41,9 @@ type Workspaces interface {
 // Computers is the part of computers that artifacts are published from.
 type Computers interface {
 	Get(ctx context.Context, ref string) (holt.Computer, error)
-	// Stat and Read are of files, as root in the computer sees them.
+	// Stat, List and Read are of files, as root in the computer sees them.
 	Stat(ctx context.Context, ref, path string) (holt.FileInfo, error)
+	List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
 	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
 	// Write replaces the content of a file.
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
@@ -66,6 +69,10 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	work   chan struct{} // has an element when there may be artifacts to store
+	rules  chan struct{} // has an element when rules of buckets may delete some
+	scans  chan struct{} // has an element for each scan that runs
+
+	scanTime time.Duration // after which a scan is ended
 
 	queries db.Turns
 	busy    sync.Map // tenants whose artifacts are being stored
@@ -85,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Store{cfg: cfg, work: make(chan struct{}, 1), storing: map[holt.ArtifactID]*storing{}, queries: db.Turns{Most: 2, OfTenant: 1}}
+	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, queries: db.Turns{Most: 2, OfTenant: 1}}
 	err := s.write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE state = 'writing'`)
 	})
@@ -94,7 +101,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.wg.Go(s.watch)
+	s.wg.Go(s.keepRules)
 	s.notify()
+	s.applyRules()
 	return s, nil
 }
 
@@ -322,6 +331,7 @@ func (s *Store) update(ctx context.Context, ref string, change holt.ArtifactChan
 			a.Hold = *change.Hold
 		}
 		out = a.shown(ctx)
+		defer s.applyRules()
 		return tx.Exec(`UPDATE artifact SET tags = ?, retain = ?, hold = ? WHERE seq = ?`, mustJSON(a.Tags), nanos(a.RetainUntil), a.Hold, a.seq)
 	})
 	return out, err
@@ -400,10 +410,7 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		if err := s.kept(list[0]); err != nil {
 			return err
 		}
-		if err := tx.Exec(`UPDATE artifact SET state = 'deleting', newest = 0 WHERE seq = ?`, a.seq); err != nil || !list[0].Newest {
-			return err
-		}
-		return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
+		return remove(tx, list[0])
 	})
 	if err != nil {
 		return err
@@ -412,6 +419,19 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		s.cfg.Log.WarnContext(ctx, "the bytes of a deleted artifact are not freed yet", "artifact", a.ID, "again_in", again, "err", err)
 	}
 	return nil
+}
+
+// remove makes a visible artifact invisible. The version before the newest is the newest then.
+func remove(tx *db.Tx, a row) error {
+	newest := false // by now
+	err := tx.Query(`SELECT newest FROM artifact WHERE seq = ?`, []any{a.seq}, func(r *db.Row) error { newest = r.Int64(0) != 0; return nil })
+	if err == nil {
+		err = tx.Exec(`UPDATE artifact SET state = 'deleting', newest = 0 WHERE seq = ?`, a.seq)
+	}
+	if err != nil || !newest {
+		return err
+	}
+	return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
 }
 
 // purge removes the bytes of an artifact in state deleting, and then its row.
@@ -495,7 +515,7 @@ func (a asked) Value(i, column int) any {
 		}
 	}
 	all := []any{string(r.ID), r.Bucket, r.Name, r.Newest, string(r.State), r.Size, r.SHA256, r.MediaType, r.CreatedAt.Format(sqlTime), retain, r.Hold, mustJSON(r.Tags),
-		o.Computer, string(o.ComputerID), o.Workspace, string(o.WorkspaceID), string(o.Path), w.Run, w.Name, w.Kind, command, o.By}
+		o.Computer, string(o.ComputerID), o.Workspace, string(o.WorkspaceID), string(o.Path), cmp.Or(w.Run, string(o.Run)), w.Name, w.Kind, command, o.By, string(o.Job)}
 	if column < len(all) {
 		return all[column]
 	}

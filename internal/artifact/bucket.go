@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -19,7 +20,7 @@ func (s *Store) CreateBucket(ctx context.Context, spec holt.BucketSpec, key stri
 			if _, err := holt.ParseName(spec.Name); err != nil {
 				return holt.Bucket{}, err
 			}
-			if err := checkRetention(spec.RetainMS); err != nil {
+			if err := cmp.Or(checkBucket(spec), checkScan(spec.Scan)); err != nil {
 				return holt.Bucket{}, err
 			}
 			err := s.write(ctx, func(tx *db.Tx) error {
@@ -35,6 +36,64 @@ func (s *Store) CreateBucket(ctx context.Context, spec holt.BucketSpec, key stri
 		},
 		Again: s.Bucket,
 	})
+}
+
+// UpdateBucket changes settings of a bucket. Artifacts that they no longer allow are deleted in the background.
+//
+// Errors: NotFound, InvalidArgument (no change, or one that cannot be).
+func (s *Store) UpdateBucket(ctx context.Context, name string, change holt.BucketChange, key string) (holt.Bucket, error) {
+	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Bucket]{
+		Key: key, Method: "bucket.update", Request: []any{name, change},
+		Act: func(ctx context.Context, _ *idempotency.Claim) (holt.Bucket, error) {
+			if change.Scan != nil {
+				if err := checkScan(*change.Scan); err != nil {
+					return holt.Bucket{}, err
+				}
+			}
+			err := s.write(ctx, func(tx *db.Tx) error {
+				b, err := findBucket(ctx, tx, name)
+				if err != nil {
+					return err
+				}
+				to := holt.BucketSpec{Replace: b.replace, RetainMS: b.retain.Milliseconds(), ExpireMS: b.expire.Milliseconds(), Keep: b.keep, QuotaMB: b.quotaMB, Scan: b.scan}
+				if err := change.Apply(&to); err != nil {
+					return err
+				}
+				if err := checkBucket(to); err != nil {
+					return err
+				}
+				if b.replace != to.Replace || b.keep != to.Keep {
+					b.changed++
+				}
+				return tx.Exec(`UPDATE bucket SET replace = ?, retain = ?, expire = ?, keep = ?, quota = ?, scan = ?, changed = ? WHERE id = ?`,
+					to.Replace, to.RetainMS, to.ExpireMS, to.Keep, to.QuotaMB, to.Scan, b.changed, b.id)
+			})
+			if err != nil {
+				return holt.Bucket{}, err
+			}
+			s.applyRules()
+			return s.Bucket(ctx, name)
+		},
+	})
+}
+
+// mostQuota is in MiB.
+const mostQuota = 1<<43 - 1
+
+// checkBucket returns InvalidArgument for settings that cannot be.
+func checkBucket(spec holt.BucketSpec) error {
+	if err := checkRetention(spec.RetainMS); err != nil {
+		return err
+	}
+	switch {
+	case spec.ExpireMS < 0 || spec.ExpireMS > mostRetention:
+		return holt.Errorf(holt.InvalidArgument, "invalid expiry of %d ms", spec.ExpireMS).WithHint("use at most 100 years")
+	case spec.Keep < 0 || spec.Keep > holt.MostBucketKeep:
+		return holt.Errorf(holt.InvalidArgument, "a bucket cannot keep %d versions", spec.Keep).WithHint("use 1 to %d, or 0 for all", holt.MostBucketKeep)
+	case spec.QuotaMB < 0 || spec.QuotaMB > mostQuota:
+		return holt.Errorf(holt.InvalidArgument, "invalid quota of %d MiB", spec.QuotaMB).WithHint("use 0 for no quota")
+	}
+	return nil
 }
 
 // Bucket returns a bucket.
@@ -56,9 +115,15 @@ func (s *Store) Buckets(ctx context.Context) ([]holt.Bucket, error) {
 
 func (s *Store) buckets(ctx context.Context, condition string, args ...any) (list []holt.Bucket, err error) {
 	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT b.name, b.created, b.replace, b.retain, b.tenant, count(a.seq), coalesce(sum(a.size), 0)
+		return tx.Query(`SELECT b.name, b.created, b.replace, b.retain, b.tenant, count(a.seq), coalesce(sum(a.size), 0), b.expire, b.keep, b.quota, b.scan
 			FROM bucket b LEFT JOIN artifact a ON a.bucket = b.id AND a.state IN ('storing', 'ready') `+condition+` GROUP BY b.id`, args, func(r *db.Row) error {
-			list = append(list, holt.Bucket{Name: r.Text(0), CreatedAt: time.Unix(0, r.Int64(1)).UTC(), Replace: r.Int64(2) != 0, RetainMS: r.Int64(3), Tenant: r.Text(4), Artifacts: r.Int64(5), Bytes: r.Int64(6)})
+			b := holt.Bucket{Name: r.Text(0), CreatedAt: time.Unix(0, r.Int64(1)).UTC(), Replace: r.Int64(2) != 0, RetainMS: r.Int64(3), Tenant: r.Text(4), Artifacts: r.Int64(5), Bytes: r.Int64(6),
+				ExpireMS: r.Int64(7), Keep: int(r.Int64(8)), QuotaMB: r.Int64(9), Scan: r.Text(10)}
+			b.Scanned = b.Scan != ""
+			if actor, _ := holt.ActorOf(ctx); !actor.Admin() {
+				b.Scan = ""
+			}
+			list = append(list, b)
 			return nil
 		})
 	})

@@ -33,6 +33,9 @@ func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (h
 	if err != nil {
 		return holt.FileInfo{}, err
 	}
+	if a.Tree {
+		return holt.FileInfo{}, holt.Errorf(holt.InvalidArgument, "the artifact %s/%s is a directory", a.Bucket, a.Name).WithHint("holt computer cp artifact:%s COMPUTER:PATH unpacks it", a.ID)
+	}
 	to, file, err := s.target(ctx, spec.Computer, spec.Workspace, string(spec.Path))
 	if err != nil {
 		return holt.FileInfo{}, err

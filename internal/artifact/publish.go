@@ -10,31 +10,37 @@ import (
 	"holt"
 	"holt/internal/idempotency"
 	"holt/internal/store/db"
+	"holt/internal/store/tarball"
 	"holt/internal/workspace"
 )
 
-// Publish makes an artifact of a file of a computer or a workspace. A file of a workspace is not copied before the answer,
-// unless it is small. Other files of computers are. A symbolic link is followed.
+// Publish makes an artifact of a file or a directory of a computer or a workspace. A file of a workspace is not copied before
+// the answer, unless it is small, or its bucket has a scan. All else is. A symbolic link is followed.
 //
-// Errors: NotFound, InvalidArgument (no regular file; name, media type or tags), TooMany (of a computer that publishes its
+// Errors: NotFound, InvalidArgument (no regular file or directory; name, media type or tags), TooMany (of a computer that publishes its
 // own files), those of reading it.
 func (s *Store) Publish(ctx context.Context, spec holt.ArtifactSpec, key string) (holt.Artifact, error) {
+	return s.PublishFor(ctx, holt.ArtifactOrigin{}, spec, key)
+}
+
+// PublishFor is Publish with an origin, of which Publish fills in the rest.
+func (s *Store) PublishFor(ctx context.Context, origin holt.ArtifactOrigin, spec holt.ArtifactSpec, key string) (holt.Artifact, error) {
 	return idempotency.Once(ctx, s.cfg.Keys, idempotency.Call[holt.Artifact]{
 		Key: key, Method: "artifact.publish", Request: spec,
 		Act: func(ctx context.Context, claim *idempotency.Claim) (holt.Artifact, error) {
-			return s.publish(ctx, spec, claim)
+			return s.publish(ctx, origin, spec, claim)
 		},
 		Again: func(ctx context.Context, id string) (holt.Artifact, error) {
 			a, err := s.Get(ctx, id)
 			if holt.CodeOf(err) == holt.NotFound { // the daemon ended before it was there
-				return s.publish(ctx, spec, idempotency.ClaimOf(idempotency.StoredKey(ctx, key)))
+				return s.publish(ctx, origin, spec, idempotency.ClaimOf(idempotency.StoredKey(ctx, key)))
 			}
 			return a, err
 		},
 	})
 }
 
-func (s *Store) publish(ctx context.Context, spec holt.ArtifactSpec, claim *idempotency.Claim) (holt.Artifact, error) {
+func (s *Store) publish(ctx context.Context, origin holt.ArtifactOrigin, spec holt.ArtifactSpec, claim *idempotency.Claim) (holt.Artifact, error) {
 	if (spec.Computer == "") == (spec.Workspace == "") {
 		return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "give either a computer or a workspace").WithHint("name the one that has the file")
 	}
@@ -43,7 +49,8 @@ func (s *Store) publish(ctx context.Context, spec holt.ArtifactSpec, claim *idem
 		return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "the path %q is not absolute", holt.Clip(file, 80)).WithHint("in a computer, the workspace is at %s", workspace.Home)
 	}
 	p := publication{spec: spec, claim: claim, ref: spec.Workspace, file: file, most: holt.MostArtifact}
-	p.row = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: cmp.Or(spec.Name, path.Base(file)), MediaType: spec.MediaType, Tags: spec.Tags, Origin: holt.ArtifactOrigin{Path: holt.OSString(file)}}}
+	p.row = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: cmp.Or(spec.Name, path.Base(file)), MediaType: spec.MediaType, Tags: spec.Tags, Origin: origin}}
+	p.row.Origin.Path = cmp.Or(origin.Path, holt.OSString(file))
 	if spec.Computer == "" {
 		return s.fromWorkspace(ctx, p)
 	}
@@ -56,10 +63,14 @@ func (s *Store) publish(ctx context.Context, spec holt.ArtifactSpec, claim *idem
 	}
 	p.row.Origin.Computer, p.row.Origin.ComputerID = c.Name, c.ID
 	inHome := false
-	if p.file, inHome = strings.CutPrefix(file, workspace.Home+"/"); !inHome {
+	if file == workspace.Home && spec.Name == "" {
+		p.row.Name = c.Name
+	}
+	if p.file, inHome = strings.CutPrefix(file+"/", workspace.Home+"/"); !inHome {
+		p.file = file
 		return s.fromComputer(ctx, p)
 	}
-	p.file = "/" + p.file
+	p.file = path.Join("/", p.file)
 	return s.fromWorkspace(ctx, p)
 }
 
@@ -104,11 +115,18 @@ func workspaceOf(tx *db.Tx, c holt.ComputerID) (id string, err error) {
 	return id, err
 }
 
-// regular returns InvalidArgument unless a path is a regular file that is not too large, as only a sparse one can be.
-func (p publication) regular(info holt.FileInfo) error {
+// takes looks at what is published: a directory, or a regular file that is not too large, as only a sparse one can be.
+//
+// Errors: InvalidArgument, TooMany.
+func (p *publication) takes(info holt.FileInfo) error {
 	switch name := holt.Clip(string(p.row.Origin.Path), 80); {
+	case info.Kind == "dir":
+		p.row.Tree = true
+		return nil
 	case info.Kind != "file":
-		return holt.Errorf(holt.InvalidArgument, "%s is not a regular file", name).WithHint("publish a file; make one of a directory with tar or zip")
+		return holt.Errorf(holt.InvalidArgument, "%s is not a regular file or a directory", name)
+	case p.row.Tree:
+		return holt.Errorf(holt.Conflict, "%s was a directory, and is a file now", name).WithHint("try again")
 	case info.Size > p.most:
 		return holt.Errorf(holt.TooMany, "%s has %d bytes", name, info.Size).WithHint("at most %d can be published now", p.most)
 	}
@@ -120,15 +138,45 @@ func (s *Store) fromComputer(ctx context.Context, p publication) (holt.Artifact,
 	id := string(p.row.Origin.ComputerID)
 	file, info, err := holt.Follow(p.file, func(file string) (holt.FileInfo, error) { return s.cfg.Computers.Stat(ctx, id, file) })
 	if err == nil {
-		err = p.regular(info)
+		err = p.takes(info)
 	}
 	if err != nil {
 		return holt.Artifact{}, err
 	}
 	p.row.Origin.ModTime = &info.ModTime
-	return s.put(ctx, p.row, p.spec.RetainMS, p.claim, func(w io.Writer) error {
-		return s.cfg.Computers.Read(ctx, id, file, 0, -1, &bounded{w, p.most})
-	})
+	if !p.row.Tree {
+		p.row.Size = info.Size
+	}
+	return s.put(ctx, p.row, p.spec.RetainMS, p.claim, func(w io.Writer) error { return p.read(ctx, s.cfg.Computers, id, file, w) })
+}
+
+// files is where files are read that are published.
+type files interface {
+	List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
+	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
+}
+
+// filesOf are the files of one computer or workspace.
+type filesOf struct {
+	files
+	ref string
+}
+
+func (f filesOf) List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	return f.files.List(ctx, f.ref, dir, page)
+}
+
+func (f filesOf) Read(ctx context.Context, path string, off, n int64, w io.Writer) error {
+	return f.files.Read(ctx, f.ref, path, off, n, w)
+}
+
+// read writes what is published to w: a file, or a directory as a tar stream.
+func (p *publication) read(ctx context.Context, from files, ref, file string, w io.Writer) error {
+	out := &bounded{w, p.most}
+	if p.row.Tree {
+		return tarball.Pack(ctx, filesOf{from, ref}, file, out)
+	}
+	return from.Read(ctx, ref, file, 0, -1, out)
 }
 
 // bounded refuses more bytes than there may be: an agent may be hostile.
@@ -154,7 +202,9 @@ func (s *Store) fromWorkspace(ctx context.Context, p publication) (holt.Artifact
 	if err == nil {
 		var info holt.FileInfo
 		if info, err = s.cfg.Workspaces.Stat(ctx, string(ws.ID), file); err == nil {
-			err = p.regular(info)
+			if err = p.takes(info); !p.row.Tree {
+				p.row.Size = info.Size
+			}
 		}
 	}
 	if holt.CodeOf(err) == holt.NotFound {
@@ -163,6 +213,9 @@ func (s *Store) fromWorkspace(ctx context.Context, p publication) (holt.Artifact
 	if err != nil {
 		return holt.Artifact{}, err
 	}
+	if p.row.Name == "/" {
+		p.row.Name = ws.Name
+	}
 	p.row.Origin.Workspace, p.row.Origin.WorkspaceID, p.row.held, p.row.source = ws.Name, ws.ID, ws.ID, file
 	a, b, err := s.begin(ctx, p.row, p.spec.RetainMS, p.claim)
 	if err != nil {
@@ -170,11 +223,11 @@ func (s *Store) fromWorkspace(ctx context.Context, p publication) (holt.Artifact
 	}
 	p.row = a
 	if err := s.hold(ctx, &p, b); err != nil {
-		s.forget(a)
+		s.forget(p.row)
 		return holt.Artifact{}, err
 	}
 	defer s.notify()
-	if p.row.Size > quick {
+	if p.row.State == holt.ArtifactStoring && p.row.Size > quick {
 		return p.row.shown(ctx), nil
 	}
 	ctx = context.WithoutCancel(ctx) // it is there
@@ -215,6 +268,7 @@ func (s *Store) written(ctx context.Context, a *row) {
 // hold takes the checkpoint that an artifact is read from, and makes the artifact visible.
 func (s *Store) hold(ctx context.Context, p *publication, b bucket) error {
 	a := &p.row
+	claimed := a.Size
 	if err := s.cfg.Workspaces.Checkpoint(ctx, a.held, string(a.ID), "an artifact is published"); err != nil {
 		return err
 	}
@@ -223,13 +277,18 @@ func (s *Store) hold(ctx context.Context, p *publication, b bucket) error {
 	}
 	info, err := s.cfg.Workspaces.Stat(ctx, holt.AtCheckpoint(string(a.held), string(a.ID)), a.source)
 	if err == nil {
-		err = p.regular(info)
+		err = p.takes(info)
 	}
 	if err != nil {
 		return err
 	}
 	a.Size, a.Origin.ModTime, a.State, a.Newest = info.Size, &info.ModTime, holt.ArtifactStoring, true
 	s.written(ctx, a)
+	if b.scan != "" || a.Tree { // it can be read only when it is stored
+		a.State, a.Size = writing, claimed
+		at := holt.AtCheckpoint(string(a.held), string(a.ID))
+		return s.store(ctx, a, b, func(w io.Writer) error { return p.read(ctx, s.cfg.Workspaces, at, a.source, w) })
+	}
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
 		err := tx.Query(`UPDATE artifact SET state = 'storing', size = ?, origin = ? WHERE seq = ? AND EXISTS (SELECT 1 FROM workspace WHERE id = ? AND state = 'ready') RETURNING 1`,

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"mime"
 	"path"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"holt/internal/idempotency"
 	"holt/internal/store/chunk"
 	"holt/internal/store/db"
+	"holt/internal/store/tarball"
 )
 
 const (
@@ -31,6 +34,9 @@ const (
 func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempotency.Claim) (row, bucket, error) {
 	var b bucket
 	a.ID, a.CreatedAt, a.State = holt.NewArtifactID(), s.cfg.Now().UTC(), writing
+	if a.Tree {
+		a.MediaType = cmp.Or(a.MediaType, "application/x-tar")
+	}
 	a.MediaType = cmp.Or(a.MediaType, mime.TypeByExtension(path.Ext(a.Name)), "application/octet-stream")
 	if _, err := holt.ParseArtifactName(a.Name); err != nil {
 		return a, b, err
@@ -41,7 +47,7 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 	if err := errors.Join(checkTags(a.Tags), checkRetention(retainMS)); err != nil {
 		return a, b, err
 	}
-	a.Origin.By = by(ctx)
+	a.Origin.By = cmp.Or(a.Origin.By, by(ctx))
 	err := s.write(ctx, func(tx *db.Tx) (err error) {
 		if b, err = bucketFor(ctx, tx, a.Bucket, a.CreatedAt); err != nil {
 			return err
@@ -59,7 +65,11 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 		if err != nil {
 			return err
 		}
-		return tx.Query(`SELECT last_insert_rowid()`, nil, func(r *db.Row) error { a.seq = r.Int64(0); return nil })
+		if err := tx.Query(`SELECT last_insert_rowid()`, nil, func(r *db.Row) error { a.seq = r.Int64(0); return nil }); err != nil {
+			return err
+		}
+		_, err = b.admits(tx)
+		return err
 	})
 	return a, b, err
 }
@@ -79,13 +89,17 @@ func by(ctx context.Context) string {
 
 // Put stores what r has as an artifact, which appears when all of it has arrived.
 //
-// Errors: NotFound (the bucket), InvalidArgument (name, media type or tags), OutOfSpace, those of r.
+// Errors: NotFound (the bucket), InvalidArgument (name, media type or tags, or the scan of the bucket refuses it), OutOfSpace (also
+// of the bucket's quota), Unavailable (the scan), those of r.
 func (s *Store) Put(ctx context.Context, spec holt.ArtifactPut, r io.Reader) (holt.Artifact, error) {
 	ctx, err := holt.AskBefore(ctx)
 	if err != nil {
 		return holt.Artifact{}, err
 	}
-	a := row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: spec.Name, MediaType: spec.MediaType, Tags: spec.Tags}}
+	if spec.Size > holt.MostArtifact {
+		return holt.Artifact{}, holt.Errorf(holt.InvalidArgument, "the artifact has %d bytes", spec.Size).WithHint("an artifact has at most 5 TiB")
+	}
+	a := row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: spec.Name, MediaType: spec.MediaType, Tags: spec.Tags, Size: spec.Size, Tree: spec.Tree}}
 	return s.put(ctx, a, spec.RetainMS, nil, func(w io.Writer) error { _, err := io.Copy(w, r); return err })
 }
 
@@ -105,10 +119,22 @@ func (s *Store) put(ctx context.Context, a row, retainMS int64, claim *idempoten
 
 // store has read write the bytes of an artifact, keeps them, and makes the artifact ready.
 func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer) error) error {
-	w := &writer{ctx: ctx, s: s, id: string(a.ID), sum: sha256.New()}
-	err := read(w)
+	w := &writer{ctx: ctx, s: s, id: string(a.ID), sum: sha256.New(), seq: a.seq, claimed: math.MaxInt64}
+	if b.quotaMB > 0 {
+		w.claimed = a.Size
+	}
+	var index *tarball.Index
+	var err error
+	if a.Tree {
+		index, err = indexed(w, read)
+	} else {
+		err = read(w)
+	}
 	if err == nil {
 		err = w.commit()
+	}
+	if err == nil && a.Tree {
+		a.indexSize, err = s.keepIndex(ctx, *a, index, w.archive == nil)
 	}
 	if err == nil {
 		err = s.point("artifact/stored")
@@ -118,11 +144,17 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 		return hosterror.Describe(err)
 	}
 	was, sum := a.State, w.sum.Sum(nil)
-	a.Size, a.SHA256, a.State, a.inline = w.n, hex.EncodeToString(sum), holt.ArtifactReady, w.archive == nil
+	a.Size, a.SHA256, a.inline = w.n, hex.EncodeToString(sum), w.archive == nil
+	if was != holt.ArtifactStoring {
+		if err := s.scan(ctx, a, b, w.stored()); err != nil {
+			return err
+		}
+	}
+	a.State = holt.ArtifactReady
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
-		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ? WHERE seq = ? AND state = ? RETURNING 1`,
-			[]any{w.n, sum, w.row(), a.seq, was}, func(*db.Row) error { there = true; return nil })
+		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, tree = ?, origin = ? WHERE seq = ? AND state = ? RETURNING 1`,
+			[]any{w.n, sum, w.row(), a.indexSize, mustJSON(a.Origin), a.seq, was}, func(*db.Row) error { there = true; return nil })
 		if err == nil && !there {
 			err = holt.Errorf(holt.NotFound, "the artifact %s was deleted", a.ID)
 		}
@@ -137,7 +169,7 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 // forget removes an artifact that has not become visible.
 func (s *Store) forget(a row) {
 	err := s.write(s.ctx, func(tx *db.Tx) error {
-		return tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE seq = ? AND state = 'writing'`, a.seq)
+		return tx.Exec(`UPDATE artifact SET state = 'deleting', refused = ? WHERE seq = ? AND state = 'writing'`, a.refused, a.seq)
 	})
 	if err != nil && s.ctx.Err() == nil { // the next daemon does it
 		s.cfg.Log.Warn("an artifact that is not complete is not removed yet", "artifact", a.ID, "err", err)
@@ -160,10 +192,17 @@ type writer struct {
 	archive *chunk.Writer // of the part that is being written; nil while they are few
 	sum     hash.Hash
 	n       int64
+	seq     int64 // of the artifact's row
+	claimed int64 // bytes that it may have without a further claim
 }
 
 func (w *writer) Write(p []byte) (int, error) {
 	w.sum.Write(p)
+	if n := w.n + int64(len(p)); n > w.claimed {
+		if err := w.claim(n); err != nil {
+			return 0, err
+		}
+	}
 	if w.archive == nil && w.n+int64(len(p)) <= inline {
 		w.few, w.n = append(w.few, p...), w.n+int64(len(p))
 		return len(p), nil
@@ -198,6 +237,25 @@ func (w *writer) commit() error {
 	}
 	_, err := w.archive.Commit(w.ctx)
 	return err
+}
+
+// stored reads the bytes after commit.
+func (w *writer) stored() io.Reader {
+	if w.archive == nil {
+		return bytes.NewReader(w.few)
+	}
+	return io.NewSectionReader(archived{w}, 0, w.n)
+}
+
+// archived reads at most to the end of a part.
+type archived struct{ *writer }
+
+func (w archived) ReadAt(p []byte, off int64) (int, error) {
+	p = p[:min(int64(len(p)), w.n-off, mostPart-off%mostPart)]
+	if err := w.s.cfg.Archive.ReadAt(w.ctx, w.id, partOf(off/mostPart), p, off%mostPart); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func (w *writer) abort() {

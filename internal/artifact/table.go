@@ -13,7 +13,9 @@ import (
 )
 
 // Schema makes the tables of this package in the control database. Times are nanoseconds since 1970.
-const Schema = `
+const Schema = tables + rulesSchema
+
+const tables = `
 CREATE TABLE bucket (
 	id      INTEGER PRIMARY KEY,
 	tenant  TEXT NOT NULL,
@@ -21,6 +23,12 @@ CREATE TABLE bucket (
 	created INTEGER NOT NULL,
 	replace INTEGER NOT NULL,
 	retain  INTEGER NOT NULL,         -- milliseconds
+	expire  INTEGER NOT NULL,         -- milliseconds; 0: never
+	keep    INTEGER NOT NULL,         -- versions of a name; 0: all
+	quota   INTEGER NOT NULL,         -- MiB; 0: none
+	scan    TEXT NOT NULL,            -- command or URL; '' without
+	used    INTEGER NOT NULL DEFAULT 0, -- bytes of its artifacts, also of those in state writing, but not of deleting ones
+	changed INTEGER NOT NULL DEFAULT 0, -- counts changes of keep and replace; 0: all artifacts are as they want
 	UNIQUE (tenant, name)
 );
 CREATE TABLE artifact (
@@ -33,8 +41,9 @@ CREATE TABLE artifact (
 	state   TEXT NOT NULL,            -- writing: not there yet; then storing or ready; deleting: its bytes are being removed
 	held    TEXT NOT NULL DEFAULT '', -- workspace with a checkpoint that is named by the id
 	source  TEXT NOT NULL DEFAULT '', -- path in the checkpoint
-	size    INTEGER NOT NULL DEFAULT 0,
+	size    INTEGER NOT NULL DEFAULT 0, -- of one in state writing: what it has claimed of the bucket's quota
 	sha256  BLOB,                     -- NULL while it is not ready
+	tree    INTEGER NOT NULL DEFAULT 0, -- bytes of the index of a directory; 0: it is a file
 	body    BLOB,                     -- the bytes of a small one; NULL: they are in the archive
 	type    TEXT NOT NULL,
 	created INTEGER NOT NULL,
@@ -43,7 +52,9 @@ CREATE TABLE artifact (
 	tags    TEXT NOT NULL DEFAULT '{}',
 	computer TEXT NOT NULL,           -- id, and
 	called  TEXT NOT NULL,            -- name of the computer that it comes from; ''
-	origin  TEXT NOT NULL DEFAULT '{}'
+	origin  TEXT NOT NULL DEFAULT '{}',
+	due     INTEGER NOT NULL DEFAULT 0, -- the rules of its bucket delete it as soon as it may be deleted
+	refused TEXT NOT NULL DEFAULT ''  -- why the scan of its bucket refuses it
 );
 CREATE INDEX artifact_computer ON artifact (computer) WHERE computer <> '';
 CREATE INDEX artifact_name ON artifact (bucket, name, version DESC);
@@ -59,23 +70,38 @@ type bucket struct {
 	created      time.Time
 	replace      bool
 	retain       time.Duration
+	expire       time.Duration
+	keep         int
+	quotaMB      int64
+	scan         string
+	used         int64 // bytes
+	changed      int64
+}
+
+const bucketColumns = `id, tenant, name, created, replace, retain, expire, keep, quota, scan, used, changed`
+
+func scanBucket(r *db.Row) bucket {
+	return bucket{r.Int64(0), r.Text(1), r.Text(2), time.Unix(0, r.Int64(3)).UTC(), r.Int64(4) != 0, time.Duration(r.Int64(5)) * time.Millisecond,
+		time.Duration(r.Int64(6)) * time.Millisecond, int(r.Int64(7)), r.Int64(8), r.Text(9), r.Int64(10), r.Int64(11)}
 }
 
 // row is a row of table artifact with the names of its bucket and tenant.
 type row struct {
 	holt.Artifact
-	seq      int64
-	version  int64
-	bucketID int64
-	held     holt.WorkspaceID
-	source   string
-	inline   bool // its bytes are in the row
-	own      bool // its computer itself publishes it
+	seq       int64
+	version   int64
+	bucketID  int64
+	held      holt.WorkspaceID
+	source    string
+	inline    bool   // its bytes are in the row
+	indexSize int64  // bytes of the index of a directory
+	own       bool   // its computer itself publishes it
+	refused   string // why the scan of the bucket refuses it
 }
 
 // columns is what scan takes. CROSS JOIN has SQLite look up the bucket of each artifact, and not the other way round.
 const columns = `a.seq, a.id, b.name, a.name, a.newest, a.state, a.held, a.source, a.size, coalesce(lower(hex(a.sha256)), ''), a.body IS NOT NULL,
-	a.type, a.created, a.retain, a.hold, a.tags, a.origin, b.tenant, a.bucket, a.version FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket `
+	a.type, a.created, a.retain, a.hold, a.tags, a.origin, b.tenant, a.bucket, a.version, a.tree FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket `
 
 func scan(r *db.Row) (a row) {
 	a.seq, a.ID, a.Bucket, a.Name, a.Newest, a.State = r.Int64(0), holt.ArtifactID(r.Text(1)), r.Text(2), r.Text(3), r.Int64(4) != 0, holt.ArtifactState(r.Text(5))
@@ -88,7 +114,8 @@ func scan(r *db.Row) (a row) {
 	// Only this package writes them.
 	_ = json.Unmarshal(r.Bytes(15), &a.Tags)
 	_ = json.Unmarshal(r.Bytes(16), &a.Origin)
-	a.Tenant, a.bucketID, a.version = r.Text(17), r.Int64(18), r.Int64(19)
+	a.Tenant, a.bucketID, a.version, a.indexSize = r.Text(17), r.Int64(18), r.Int64(19), r.Int64(20)
+	a.Tree = a.indexSize > 0
 	return a
 }
 
@@ -123,9 +150,9 @@ func (s *Store) write(ctx context.Context, fn func(*db.Tx) error) error {
 // findBucket returns a bucket of the caller's tenant.
 func findBucket(ctx context.Context, tx *db.Tx, name string) (b bucket, err error) {
 	found := false
-	err = tx.Query(`SELECT id, tenant, name, created, replace, retain FROM bucket WHERE tenant = ? AND name = ?`, []any{holt.TenantOf(ctx), name}, func(r *db.Row) error {
+	err = tx.Query(`SELECT `+bucketColumns+` FROM bucket WHERE tenant = ? AND name = ?`, []any{holt.TenantOf(ctx), name}, func(r *db.Row) error {
 		found = true
-		b = bucket{r.Int64(0), r.Text(1), r.Text(2), time.Unix(0, r.Int64(3)).UTC(), r.Int64(4) != 0, time.Duration(r.Int64(5)) * time.Millisecond}
+		b = scanBucket(r)
 		return nil
 	})
 	if err == nil && !found {
@@ -154,7 +181,8 @@ func insertBucket(ctx context.Context, tx *db.Tx, spec holt.BucketSpec, now time
 	case many >= holt.MostBuckets:
 		return holt.Errorf(holt.TooMany, "the tenant %s has %d buckets", cmp.Or(tenant, holt.DefaultTenant), many).WithHint("delete some: holt bucket delete")
 	}
-	return tx.Exec(`INSERT INTO bucket (tenant, name, created, replace, retain) VALUES (?, ?, ?, ?, ?)`, tenant, spec.Name, now.UnixNano(), spec.Replace, spec.RetainMS)
+	return tx.Exec(`INSERT INTO bucket (tenant, name, created, replace, retain, expire, keep, quota, scan) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		tenant, spec.Name, now.UnixNano(), spec.Replace, spec.RetainMS, spec.ExpireMS, spec.Keep, spec.QuotaMB, spec.Scan)
 }
 
 // bucketFor returns the bucket of a new artifact; it creates those that Holt uses by itself.
@@ -172,20 +200,24 @@ func bucketFor(ctx context.Context, tx *db.Tx, name string, now time.Time) (buck
 // visible selects the artifacts that callers see.
 const visible = `a.state IN ('storing', 'ready')`
 
-// show makes an artifact in state writing visible as the newest of its name. In a bucket that replaces, the earlier ones are
-// deleted, as far as they may be.
+// show makes an artifact in state writing visible as the newest of its name, unless its bucket b has no room for it or has
+// another scan by now. Earlier versions that the bucket does not keep are deleted, as far as they may be.
 func show(tx *db.Tx, a row, b bucket, now time.Time) error {
+	b, err := b.admits(tx)
+	if err != nil {
+		return err
+	}
 	if a.own {
 		if err := others(tx, a); err != nil {
 			return err
 		}
 	}
-	err := tx.Exec(`UPDATE artifact SET newest = 0 WHERE bucket = ? AND name = ? AND newest`, a.bucketID, a.Name)
+	err = tx.Exec(`UPDATE artifact SET newest = 0 WHERE bucket = ? AND name = ? AND newest`, a.bucketID, a.Name)
 	if err == nil {
 		err = tx.Exec(`UPDATE artifact SET newest = 1, version = (SELECT max(version) + 1 FROM artifact WHERE bucket = ?2 AND name = ?3) WHERE seq = ?1`, a.seq, a.bucketID, a.Name)
 	}
-	if err == nil && b.replace {
-		err = tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE bucket = ? AND name = ? AND seq <> ? AND state IN ('storing', 'ready') AND NOT hold AND retain <= ?`, a.bucketID, a.Name, a.seq, now.UnixNano())
+	if err == nil {
+		err = b.outdate(tx, a.Name, now)
 	}
 	return err
 }

@@ -32,11 +32,11 @@ func indexed(w io.Writer, read func(io.Writer) error) (*tarball.Index, error) {
 	return x, err
 }
 
-// keepIndex stores the index of a directory whose bytes are in the archive.
-func (s *Store) keepIndex(ctx context.Context, a row, x *tarball.Index) (n int64, err error) {
+// keepIndex stores the index of a directory, unless its bytes are in its row, and returns its size.
+func (s *Store) keepIndex(ctx context.Context, a row, x *tarball.Index, inline bool) (n int64, err error) {
 	b, err := x.Encode()
-	if err != nil {
-		return 0, err
+	if err != nil || inline {
+		return int64(len(b)), err
 	}
 	w := s.cfg.Archive.Create(string(a.ID), indexPart)
 	defer w.Abort()

@@ -51,6 +51,14 @@ func (g *guard) seesBucketOf(ctx context.Context, name string) error {
 	return g.seesBucket(ctx, holt.Bucket{Name: name})
 }
 
+// setBucket checks a call that sets a bucket. A scan is a command of the host, or a URL that the host calls: it needs an admin.
+func (g *guard) setBucket(ctx context.Context, scan bool) error {
+	if scan {
+		return g.admin(ctx)
+	}
+	return g.tenant(ctx, write)
+}
+
 func (g *guard) seesBucket(ctx context.Context, b holt.Bucket) error {
 	a, _ := holt.ActorOf(ctx)
 	if a.Token == "" || !a.Rights.Narrow() {

@@ -92,13 +92,17 @@ func (g *guard) rules() map[*api.Endpoint]rule {
 		api.ArtifactFiles.Tar.Endpoint:  on(func(ctx context.Context, in *api.OneFile) error { return g.artifact(ctx, in.Artifact, read) }),
 		api.UpdateArtifact.Endpoint:     on(func(ctx context.Context, in *api.ArtifactUpdate) error { return g.artifact(ctx, in.Artifact, write) }),
 		api.DeleteArtifact.Endpoint:     on(func(ctx context.Context, in *api.ArtifactKeyed) error { return g.artifact(ctx, in.Artifact, write) }),
-		api.GetBucket.Endpoint:          on(func(ctx context.Context, in *api.OneBucket) error { return g.seesBucketOf(ctx, in.Bucket) }),
-		api.ListBuckets.Endpoint:        on(func(ctx context.Context, _ *api.Paging) error { return g.seesBucketOf(ctx, "") }),
-		api.GetUpload.Endpoint:          g.upload(read),
-		api.ResumeUpload.Endpoint:       g.upload(write), // to resume can commit the upload
-		api.AppendUpload.Endpoint:       g.upload(write),
-		api.CommitUpload.Endpoint:       g.upload(write),
-		api.DeleteUpload.Endpoint:       g.upload(write),
+		api.CreateBucket.Endpoint: on(func(ctx context.Context, in *api.Body[holt.BucketSpec]) error {
+			return g.setBucket(ctx, in.Body.Scan != "")
+		}),
+		api.UpdateBucket.Endpoint: on(func(ctx context.Context, in *api.BucketUpdate) error { return g.setBucket(ctx, in.Body.Scan != nil) }),
+		api.GetBucket.Endpoint:    on(func(ctx context.Context, in *api.OneBucket) error { return g.seesBucketOf(ctx, in.Bucket) }),
+		api.ListBuckets.Endpoint:  on(func(ctx context.Context, _ *api.Paging) error { return g.seesBucketOf(ctx, "") }),
+		api.GetUpload.Endpoint:    g.upload(read),
+		api.ResumeUpload.Endpoint: g.upload(write), // to resume can commit the upload
+		api.AppendUpload.Endpoint: g.upload(write),
+		api.CommitUpload.Endpoint: g.upload(write),
+		api.DeleteUpload.Endpoint: g.upload(write),
 	}
 }
 

@@ -131,6 +131,9 @@ func (a *app) artifactPut() *cobra.Command {
 					return holt.Errorf(holt.InvalidArgument, "%s is a directory", args[0]).WithHint("store an archive of it: tar cz %s | holt artifact put - --name NAME.tar.gz", args[0])
 				}
 				in = file
+				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // it may grow meanwhile
+					spec.Size, in = info.Size(), io.LimitReader(file, info.Size())
+				}
 				if spec.Name == "" {
 					spec.Name = filepath.Base(args[0])
 				}
@@ -341,6 +344,7 @@ func artifactRows(art holt.Artifact) [][]string {
 	if o.Writer != nil {
 		add("written by", strings.TrimSpace(strings.Join([]string{o.Writer.Kind, o.Writer.Name, o.Writer.Run}, " ")))
 	}
+	add("job", string(o.Job))
 	add("command", clipLine(commandOf(holt.RunSpec{Command: o.Command, Argv: o.Argv}), 200))
 	for _, name := range slices.Sorted(maps.Keys(art.Tags)) {
 		add("tag", name+"="+art.Tags[name])

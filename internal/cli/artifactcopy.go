@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"path"
 	"strings"
 
@@ -59,6 +60,9 @@ func (a *app) artifactInto(ctx context.Context, c *client.Client, ref string, to
 	if err != nil {
 		return err
 	}
+	if art.Tree {
+		return a.unpackArtifact(ctx, c, art, to, k)
+	}
 	if info, err := c.Files.Stat(ctx, to.owner, to.path); err == nil && info.Kind == "dir" {
 		to = to.in(path.Base(art.Name))
 	} else if err != nil && holt.CodeOf(err) != holt.NotFound {
@@ -73,5 +77,24 @@ func (a *app) artifactInto(ctx context.Context, c *client.Client, ref string, to
 		return printJSON(a.Out, info)
 	}
 	a.say("%s:%s, %s", to.owner, shown(info.Path), size(info.Size))
+	return nil
+}
+
+// unpackArtifact writes what is in an artifact that is a directory into a directory of a computer.
+func (a *app) unpackArtifact(ctx context.Context, c *client.Client, art holt.Artifact, to end, k *copier) error {
+	if k.mode != "" {
+		return holt.Errorf(holt.InvalidArgument, "--mode does not apply to a directory").WithHint("leave it out")
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(c.Artifacts.Read(ctx, string(art.ID), 0, -1, w)) }()
+	defer r.Close()
+	report, err := c.Files.Untar(ctx, to.owner, to.path, k.spec.User, r)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.Out, report)
+	}
+	a.say("%s:%s, %s, %s", to.owner, shown(holt.OSString(to.path)), holt.CountOf(int(report.Files), "file"), size(report.Bytes))
 	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 
 	"holt"
 )
@@ -41,20 +40,5 @@ type runFailure struct{ err error }
 func (f runFailure) Error() string { return f.err.Error() }
 func (f runFailure) Unwrap() error { return f.err }
 
-// visible makes text from elsewhere safe for a terminal: control characters,
-// which could move its cursor or rename its window, become visible.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r < 0x20:
-			return 0x2400 + r // ␀…
-		case r == 0x7f:
-			return '␡'
-		case r >= 0x80 && r < 0xa0, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // C1; reordering
-			return '�'
-		}
-		return r
-	}, s)
-}
+// visible makes text from elsewhere safe for a terminal.
+func visible(s string) string { return holt.Visible(s) }

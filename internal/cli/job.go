@@ -143,6 +143,9 @@ func jobRows(j holt.Job) [][]string {
 		}
 		rows = append(rows, []string{"outputs", said})
 	}
+	if len(j.Artifacts) > 0 {
+		rows = append(rows, []string{"published", holt.CountOf(len(j.Artifacts), "output") + "; " + published(j)})
+	}
 	rows = append(rows, []string{"created", ago(j.CreatedAt)}, []string{"took", jobTook(j)})
 	if s := j.Steps; s.CreateMS > 0 {
 		rows = append(rows, []string{"steps", fmt.Sprintf("create %s, command %s, collect %s, delete %s", took(float64(s.CreateMS)), took(float64(s.RunMS)), took(float64(s.CollectMS)), took(float64(s.DeleteMS)))})

@@ -24,6 +24,8 @@ type jobFlags struct {
 	image, in, out string
 	exclude        []string
 	reach          networkFlags
+	publish        string
+	publishPaths   []string
 	batchFlags
 }
 
@@ -38,6 +40,9 @@ copies the files in /home/agent/out (or --collect) to the local directory --out,
 computer. The command's output is passed through unchanged, and the exit status is that of the
 command. Ctrl-C cancels the job; a second Ctrl-C exits immediately. With --background it prints the
 job's id and exits (see holt job follow). The daemon may be on another machine.
+
+With --publish, each file of the outputs becomes an artifact when the command has succeeded, before the
+computer is deleted, at most 1000. Their origin has the job and its run.
 
 These files of --in are not sent: the directory --out if it is inside; files that match --exclude or
 a .holtignore file (patterns of gitignore(5)); unreadable files; pipes, sockets and devices. Standard
@@ -58,6 +63,7 @@ running jobs. The exit status is 1 if a job failed.`,
 		Example: `  holt job run --in . --out results --timeout 10m "make test && cp report.xml out"
   holt job run --in . --egress off "python3 untrusted.py"
   holt job run --template coding-agent --cpus 2 --memory-mb 2048 -- python3 -c 'print(6*7)'
+  holt job run --in . --publish=builds "make && cp app out"
   holt job run --batch sizes.jsonl --parallel 8 --out results
   holt job run --batch sizes.jsonl --parallel 8 --out results --resume --retry-failed`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -98,6 +104,9 @@ running jobs. The exit status is 1 if a job failed.`,
 	f.StringVar(&spec.Workspace, "workspace", "", "use the files of this workspace as inputs instead, now or at NAME@CHECKPOINT")
 	f.StringVar(&flags.out, "out", "", "local directory for the outputs (default: outputs are discarded)")
 	f.StringVar((*string)(&spec.Collect), "collect", "", "directory of the job's workspace that holds the outputs (default: out)")
+	f.StringVar(&flags.publish, "publish", "", "publish the outputs as artifacts JOB/PATH in this bucket, if the command succeeds (--publish alone: artifacts)")
+	f.Lookup("publish").NoOptDefVal = holt.DefaultBucket
+	f.StringArrayVar(&flags.publishPaths, "publish-path", nil, "publish only this output, such as report.pdf (repeatable)")
 	f.DurationVar(&flags.timeout, "timeout", 0, "end the command after this time, such as 90s or 10m (default: 6h)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass this shell's value if it is set (repeatable)")
 	f.StringArrayVar(&flags.secrets, "secret", nil, "like --env, but the value is shown as *** in the job's output and record")
@@ -133,6 +142,12 @@ func (f *jobFlags) fill(spec *holt.JobSpec, args []string, program bool, getenv 
 	}
 	if f.background && f.out != "" {
 		return holt.Errorf(holt.InvalidArgument, "--background and --out exclude each other").WithHint("fetch the outputs when the job has ended: holt job outputs JOB DIR")
+	}
+	if f.publish != "" || len(f.publishPaths) > 0 {
+		spec.Publish = &holt.JobPublish{Bucket: f.publish}
+		for _, file := range f.publishPaths {
+			spec.Publish.Paths = append(spec.Publish.Paths, holt.OSString(file))
+		}
 	}
 	spec.Template, err = templateRef(spec.Template, f.image, "")
 	return err
@@ -277,11 +292,16 @@ func (r *remoteJob) follow(ctx context.Context, id holt.JobID) error {
 
 // fetch gets the job's outputs, and has them removed where they were.
 func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
+	if len(j.Artifacts) > 0 {
+		r.a.say("holt: %s published; %s", holt.CountOf(len(j.Artifacts), "output"), published(*j))
+	}
 	if j.Outputs == nil || !j.Outputs.Kept || r.out == "" && !r.own {
 		return nil
 	}
 	if r.out == "" {
-		r.a.say("holt: outputs of %s were discarded\nhint: keep them with --out DIR", holt.CountOf(j.Outputs.Files, "file"))
+		if len(j.Artifacts) == 0 {
+			r.a.say("holt: outputs of %s were discarded\nhint: keep them with --out DIR", holt.CountOf(j.Outputs.Files, "file"))
+		}
 	} else {
 		bar := r.a.begin("fetching")
 		_, err = fetchOutputs(ctx, r.c, bar, j.ID, r.out)
@@ -291,6 +311,15 @@ func (r *remoteJob) fetch(ctx context.Context, j *holt.Job) (err error) {
 		*j, err = r.c.Jobs.Release(ctx, j.ID, "")
 	}
 	return err
+}
+
+// published says how to find what a job has published.
+func published(j holt.Job) string {
+	bucket := holt.DefaultBucket
+	if p := j.Spec.Publish; p != nil && p.Bucket != "" {
+		bucket = p.Bucket
+	}
+	return fmt.Sprintf("list them with: holt artifact list %s --prefix %s/", bucket, j.ID)
 }
 
 // finish makes the job's end this program's.

@@ -162,6 +162,10 @@ func (p published) Stat(ctx context.Context, ref, path string) (holt.FileInfo, e
 	return p.d.computers.Files().Stat(ctx, ref, path)
 }
 
+func (p published) List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	return p.d.computers.Files().List(ctx, ref, dir, page)
+}
+
 func (p published) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
 	return p.d.computers.Files().Read(ctx, ref, path, off, n, w)
 }
@@ -186,7 +190,7 @@ func (d *Daemon) openMounts(ctx context.Context) error {
 func (d *Daemon) openJobs(ctx context.Context) (err error) {
 	d.jobs, err = job.Open(ctx, job.Config{
 		DB: d.db, Keys: d.keys, Dir: d.dir("jobs"), Computers: computers{d.computers, d.computers.Memory()}, Runs: d.computers.Runs(),
-		Workspaces: workspaces.ForJobs{Store: d.workspaces}, Log: d.log, Fail: d.cfg.Fail,
+		Workspaces: workspaces.ForJobs{Store: d.workspaces}, Artifacts: d.artifacts, Log: d.log, Fail: d.cfg.Fail,
 	})
 	return err
 }

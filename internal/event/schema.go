@@ -64,11 +64,11 @@ func tenantWas(ref string) string {
 }
 
 // artifact is an event of the row x of an artifact.
-func artifact(kind, x string) row {
+func artifact(kind, x, detail string) row {
 	of := func(column string) string {
 		return fmt.Sprintf(`(SELECT %s FROM bucket WHERE id = %s.bucket)`, column, x)
 	}
-	return row{kind, of("tenant"), ``, ``, x + `.id`, of("name") + ` || '/' || ` + x + `.name`, ``}
+	return row{kind, of("tenant"), ``, ``, x + `.id`, of("name") + ` || '/' || ` + x + `.name`, detail}
 }
 
 var triggers = []string{
@@ -119,8 +119,10 @@ var triggers = []string{
 	trigger("job_deleted", `AFTER DELETE ON job`,
 		row{`'job.deleted'`, `json_extract(old.record, '$.tenant')`, ``, ``, `old.id`, ``, ``}),
 
-	trigger("artifact_created", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state IN ('storing', 'ready')`, artifact(`'artifact.created'`, "new")),
-	trigger("artifact_deleted", `AFTER UPDATE OF state ON artifact WHEN old.state IN ('storing', 'ready') AND new.state = 'deleting'`, artifact(`'artifact.deleted'`, "new")),
+	trigger("artifact_created", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state IN ('storing', 'ready')`, artifact(`'artifact.created'`, "new", ``)),
+	trigger("artifact_deleted", `AFTER UPDATE OF state ON artifact WHEN old.state IN ('storing', 'ready') AND new.state = 'deleting'`, artifact(`'artifact.deleted'`, "new", ``)),
+	trigger("artifact_refused", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state = 'deleting' AND new.refused <> ''`,
+		artifact(`'artifact.refused'`, "new", `json_object('reason', substr(new.refused, 1, 200))`)),
 
 	// A change of a schedule is written as INSERT OR REPLACE.
 	trigger("schedule_put", `BEFORE INSERT ON schedule`,

@@ -183,6 +183,10 @@ func (w *world) Measure(context.Context, holt.WorkspaceID, string) (holt.Usage, 
 	return holt.Usage{Dirs: 1, Files: 1, Bytes: 7}, nil
 }
 
+func (w *world) FilesIn(context.Context, holt.WorkspaceID, string, int) ([]holt.OSString, error) {
+	return nil, nil
+}
+
 func (w *world) Import(context.Context, holt.WorkspaceID, io.Reader) (r holt.TransferReport, err error) {
 	return r, nil
 }

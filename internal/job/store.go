@@ -54,6 +54,8 @@ type Workspaces interface {
 	Flush(ctx context.Context, id holt.WorkspaceID) error
 	// Measure returns the number and size of the files of a directory, or NotFound.
 	Measure(ctx context.Context, id holt.WorkspaceID, path string) (holt.Usage, error)
+	// FilesIn returns the paths of the regular files below a directory, as seen from there. TooMany: it has more than most entries.
+	FilesIn(ctx context.Context, id holt.WorkspaceID, dir string, most int) ([]holt.OSString, error)
 	Import(ctx context.Context, id holt.WorkspaceID, in io.Reader) (holt.TransferReport, error)
 	Export(ctx context.Context, id holt.WorkspaceID, path string, out io.Writer) error
 	// Remove deletes a workspace. It is no error if it does not exist.
@@ -68,6 +70,7 @@ type Config struct {
 	Computers  Computers
 	Runs       Runs
 	Workspaces Workspaces
+	Artifacts  Artifacts
 	Most       int                      // jobs at once; 0: 64
 	Log        *slog.Logger             // nil: slog.Default
 	Fail       func(point string) error // tests: called at each step; an error fails the step
@@ -176,8 +179,10 @@ func (s *Store) check(ctx context.Context, spec holt.JobSpec) (holt.JobSpec, err
 	if err := computer.CheckRun(spec.Run); err != nil {
 		return spec, err
 	}
-	_, err = outputsIn(spec.Collect)
-	return spec, err
+	if _, err = outputsIn(spec.Collect); err != nil {
+		return spec, err
+	}
+	return spec, s.checkPublish(ctx, spec.Publish)
 }
 
 // computerOf returns the spec of a job's computer.

@@ -374,6 +374,9 @@ func (w *worker) finish() {
 		if err := w.collect(w.s.ctx); err != nil && w.r.Error == nil {
 			w.r.Error = holt.AsError(err)
 		}
+		if !w.publish() {
+			return
+		}
 		w.r.Steps.CollectMS = time.Since(began).Milliseconds()
 		w.awaitFollowers()
 	}

@@ -459,6 +459,8 @@ type Artifacts interface {
 	// Delete removes one. Conflict: it is retained or on hold.
 	Delete(ctx context.Context, ref, key string) error
 	CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error)
+	// UpdateBucket changes settings. InvalidArgument: no change, or one that cannot be.
+	UpdateBucket(ctx context.Context, name string, change holt.BucketChange, key string) (holt.Bucket, error)
 	Bucket(ctx context.Context, name string) (holt.Bucket, error)
 	// Buckets returns all of them, in any order.
 	Buckets(ctx context.Context) ([]holt.Bucket, error)

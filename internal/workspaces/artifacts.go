@@ -60,6 +60,14 @@ func (f ForArtifacts) Stat(ctx context.Context, ref, path string) (info holt.Fil
 	return info, err
 }
 
+func (f ForArtifacts) List(ctx context.Context, ref, dir string, spec holt.PageSpec) (page holt.Page[holt.FileInfo], err error) {
+	err = f.read(ctx, ref, func(_ context.Context, files workspace.Files) error {
+		page, err = files.List(dir, spec)
+		return err
+	})
+	return page, err
+}
+
 func (f ForArtifacts) Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error {
 	return f.read(ctx, ref, func(ctx context.Context, files workspace.Files) error { return files.Read(ctx, path, off, n, w) })
 }

@@ -3,6 +3,7 @@ package workspaces
 import (
 	"context"
 	"io"
+	"path"
 	"time"
 
 	"holt"
@@ -69,6 +70,35 @@ func (f ForJobs) Measure(ctx context.Context, id holt.WorkspaceID, path string) 
 		return holt.Usage{}, err
 	}
 	return all[0], nil
+}
+
+func (f ForJobs) FilesIn(ctx context.Context, id holt.WorkspaceID, dir string, most int) (list []holt.OSString, err error) {
+	entries := 0
+	for left := []string{""}; len(left) > 0; left = left[1:] {
+		at := left[0]
+		for cursor := ""; ; {
+			page, err := f.Files().List(ctx, string(id), path.Join(dir, at), holt.PageSpec{Cursor: cursor})
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range page.Items {
+				name := path.Join(at, path.Base(string(one.Path)))
+				switch one.Kind {
+				case "dir":
+					left = append(left, name)
+				case "file":
+					list = append(list, holt.OSString(name))
+				}
+			}
+			if entries += len(page.Items); entries > most {
+				return nil, holt.Errorf(holt.TooMany, "%s has more than %d files and directories", dir, most).WithHint("put them into an archive: tar or zip")
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+	}
+	return list, nil
 }
 
 func (f ForJobs) Import(ctx context.Context, id holt.WorkspaceID, in io.Reader) (holt.TransferReport, error) {

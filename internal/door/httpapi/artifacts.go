@@ -46,6 +46,9 @@ func (s *Server) artifacts() {
 	bind(s, api.CreateBucket, func(ctx context.Context, in *api.Body[holt.BucketSpec]) (holt.Bucket, error) {
 		return n.CreateBucket(ctx, in.Body, in.Key)
 	})
+	bind(s, api.UpdateBucket, func(ctx context.Context, in *api.BucketUpdate) (holt.Bucket, error) {
+		return n.UpdateBucket(ctx, in.Bucket, in.Body, in.Key)
+	})
 	bindList(s, api.ListBuckets, func(ctx context.Context, _ *api.Paging) ([]holt.Bucket, error) { return n.Buckets(ctx) })
 	bind(s, api.GetBucket, func(ctx context.Context, in *api.OneBucket) (holt.Bucket, error) { return n.Bucket(ctx, in.Bucket) })
 	bind(s, api.DeleteBucket, func(ctx context.Context, in *api.BucketKeyed) (api.None, error) {
@@ -62,7 +65,7 @@ func (s *Server) putArtifact(ctx context.Context, in *api.ArtifactPut) (holt.Art
 		}
 		tags[name] = value
 	}
-	return s.opt.Nouns.Artifacts.Put(ctx, holt.ArtifactPut{Bucket: in.Bucket, Name: in.Name, MediaType: in.MediaType, RetainMS: in.RetainMS, Tree: in.Tree, Tags: tags}, body(ctx))
+	return s.opt.Nouns.Artifacts.Put(ctx, holt.ArtifactPut{Bucket: in.Bucket, Name: in.Name, MediaType: in.MediaType, RetainMS: in.RetainMS, Tree: in.Tree, Tags: tags, Size: max(0, requestOf(ctx).r.ContentLength)}, body(ctx))
 }
 
 // readArtifact sends an artifact, a range of it, or, to HEAD, the headers alone. Its bytes may be a page of a hostile computer:
