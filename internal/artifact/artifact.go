@@ -47,6 +47,7 @@ type Config struct {
 	Archive    *chunk.Archive
 	Workspaces Workspaces
 	Computers  Computers
+	Address    Address                  // of links
 	Now        func() time.Time         // nil: time.Now
 	Log        *slog.Logger             // nil: slog.Default
 	Fail       func(point string) error // tests: called at each step; an error ends the work at the step
@@ -427,6 +428,9 @@ func (s *Store) purge(ctx context.Context, a row) error {
 		}
 	}
 	return s.write(ctx, func(tx *db.Tx) error {
+		if err := tx.Exec(`DELETE FROM artifact_link WHERE artifact = ?`, a.seq); err != nil {
+			return err
+		}
 		return tx.Exec(`DELETE FROM artifact WHERE seq = ? AND state = 'deleting'`, a.seq)
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Schema makes the tables of this package in the control database. Times are nanoseconds since 1970.
-const Schema = `
+const Schema = linkSchema + `
 CREATE TABLE bucket (
 	id      INTEGER PRIMARY KEY,
 	tenant  TEXT NOT NULL,
