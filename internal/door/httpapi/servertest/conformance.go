@@ -27,7 +27,7 @@ func Conformance(t *testing.T, open func(t *testing.T) nouns.Set, only ...string
 	}{
 		{"life", life}, {"idempotency", repeats}, {"unknown", unknown}, {"ports", portVerbs}, {"portends", portEnds},
 		{"runs", runSeveral}, {"follow", follow}, {"input", input}, {"signal", signal}, {"terminals", terminalVerbs}, {"typists", terminalTypists},
-		{"artifacts", artifactVerbs}, {"buckets", bucketVerbs}, {"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"snapshots", snapshotVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"tokens", tokenVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"events", eventVerbs}, {"uploads", uploadVerbs}, {"daemon", daemonVerbs},
+		{"artifacts", artifactVerbs}, {"buckets", bucketVerbs}, {"links", linkVerbs}, {"files", fileVerbs}, {"write", writes}, {"workspaces", workspaceVerbs}, {"tree", treeVerbs}, {"history", historyVerbs}, {"forks", forkVerbs}, {"snapshots", snapshotVerbs}, {"idle", testIdle}, {"schedules", scheduleVerbs}, {"jobs", jobVerbs}, {"networks", networkVerbs}, {"stats", statsVerbs}, {"secrets", secretVerbs}, {"tokens", tokenVerbs}, {"ssh", sshVerbs}, {"previews", previewVerbs}, {"resize", resizes}, {"limits", limitVerbs}, {"budgets", budgetVerbs}, {"events", eventVerbs}, {"uploads", uploadVerbs}, {"daemon", daemonVerbs},
 	} {
 		if len(only) == 0 || slices.Contains(only, c.name) {
 			t.Run(c.name, func(t *testing.T) { c.f(t, open(t)) })
