@@ -237,8 +237,12 @@ func (s *Store) UseLink(ctx context.Context, l holt.ArtifactLink) error {
 	err := write(ctx, func(tx *db.Tx) error {
 		return tx.Query(`UPDATE artifact_link SET used = used + 1, last = ?1 WHERE id = ?2 AND expires > ?1 AND NOT (once AND used) RETURNING 1`, []any{now, l.ID}, func(*db.Row) error { used = true; return nil })
 	})
-	if err == nil && !used {
+	switch {
+	case err == nil && !used:
 		err = errNoLink
+	case err != nil && !l.Once: // it would only be counted; a full disk of the host prevents no download
+		s.cfg.Log.WarnContext(ctx, "a download by a link is not counted", "link", l.ID, "err", err)
+		err = nil
 	}
 	if err == nil {
 		err = s.point("link/used")

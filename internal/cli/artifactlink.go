@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +20,12 @@ func (a *app) artifactLink() *cobra.Command {
 until the artifact is deleted. A link of BUCKET/NAME is to the version that is now the newest. It expires
 no later than the token that creates it. The URL is not kept and cannot be shown again.
 
-With --once the link ends with its first download, even one that is cut off. With --inline browsers
-show the artifact instead of downloading it. No script in it runs, and some browsers show no PDF then.
+With --once the link ends with its first download, even one that is cut off, or by a program that looks
+at links in messages. With --inline browsers show the artifact instead of downloading it. No script in it
+runs, and some browsers show no PDF then.
 
-The host of the URL is artifacts.localhost, for browsers on the daemon's machine, or with --preview-domain
-of holt serve artifacts.DOMAIN.`,
+The host of the URL is artifacts.localhost, for browsers on the daemon's machine; with --preview-domain of
+holt serve it is artifacts.DOMAIN.`,
 		Example: `  holt artifact link artifacts/report.pdf
   holt artifact link releases/app/1.2.tar.gz --for 7d --as app.tar.gz
   curl -O "$(holt artifact link artifacts/report.pdf --once)"`,
@@ -41,10 +44,13 @@ of holt serve artifacts.DOMAIN.`,
 			if err != nil {
 				return err
 			}
-			if a.wantsJSON() {
+			if a.json {
 				return printJSON(a.Out, made)
 			}
 			fmt.Fprintln(a.Out, made.URL)
+			if at, err := url.Parse(made.URL); err == nil && strings.HasSuffix(at.Hostname(), ".localhost") {
+				a.say("it works only on the daemon's machine; for links that work everywhere, set preview-domain on the daemon")
+			}
 			a.sayForPrograms(holt.Preview{URL: made.URL}, made.ProgramURL)
 			a.say("%s works until %s; revoke it with: holt artifact unlink %s %s", made.ID, made.ExpiresAt.Local().Format("Jan 2 15:04"), shellWord(args[0]), made.ID)
 			return nil
@@ -55,7 +61,7 @@ of holt serve artifacts.DOMAIN.`,
 	f.StringVar(&spec.FileName, "as", "", "name of the downloaded file (default: the last part of the artifact's name)")
 	f.BoolVar(&spec.Once, "once", false, "only one download")
 	f.BoolVar(&spec.Inline, "inline", false, "browsers show it, without scripts, instead of downloading it")
-	a.jsonFlag(cmd)
+	f.BoolVar(&a.json, "json", false, "print JSON instead of the URL alone")
 	return cmd
 }
 
