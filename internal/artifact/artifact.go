@@ -428,9 +428,6 @@ func (s *Store) purge(ctx context.Context, a row) error {
 		}
 	}
 	return s.write(ctx, func(tx *db.Tx) error {
-		if err := tx.Exec(`DELETE FROM artifact_link WHERE artifact = ?`, a.seq); err != nil {
-			return err
-		}
 		return tx.Exec(`DELETE FROM artifact WHERE seq = ? AND state = 'deleting'`, a.seq)
 	})
 }

@@ -34,6 +34,9 @@ CREATE TABLE artifact_link (
 ) WITHOUT ROWID;
 CREATE INDEX artifact_link_artifact ON artifact_link (artifact);
 CREATE INDEX artifact_link_expires ON artifact_link (expires);
+CREATE TRIGGER artifact_link_gone AFTER DELETE ON artifact BEGIN
+	DELETE FROM artifact_link WHERE artifact = old.seq;
+END;
 `
 
 const secretBytes = 20 // of a link

@@ -13,7 +13,7 @@ import (
 )
 
 // Schema makes the tables of this package in the control database. Times are nanoseconds since 1970.
-const Schema = linkSchema + `
+const Schema = `
 CREATE TABLE bucket (
 	id      INTEGER PRIMARY KEY,
 	tenant  TEXT NOT NULL,
@@ -50,7 +50,7 @@ CREATE INDEX artifact_name ON artifact (bucket, name, version DESC);
 CREATE INDEX artifact_called ON artifact (called) WHERE called <> '';
 CREATE INDEX artifact_held ON artifact (held) WHERE held <> '';
 CREATE INDEX artifact_unready ON artifact (state) WHERE state <> 'ready';
-`
+` + linkSchema
 
 // bucket is a row of table bucket.
 type bucket struct {

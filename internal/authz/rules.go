@@ -79,23 +79,24 @@ func (g *guard) rules() map[*api.Endpoint]rule {
 			}
 			return g.uploadTarget(ctx, *in.Body, write)
 		}),
-		api.PublishArtifact.Endpoint:   confining(g.publish),
-		api.PutArtifact.Endpoint:       on(func(ctx context.Context, in *api.ArtifactPut) error { return g.bucket(ctx, in.Bucket, in.Name, write) }),
-		api.ListArtifacts.Endpoint:     on(func(ctx context.Context, in *api.ArtifactsOf) error { return g.bucket(ctx, in.Bucket, in.Prefix, read) }),
-		api.GetArtifact.Endpoint:       on(func(ctx context.Context, in *api.OneArtifact) error { return g.artifact(ctx, in.Artifact, read) }),
-		api.ReadArtifact.Endpoint:      on(func(ctx context.Context, in *api.ArtifactRead) error { return g.artifact(ctx, in.Artifact, read) }),
-		api.UpdateArtifact.Endpoint:    on(func(ctx context.Context, in *api.ArtifactUpdate) error { return g.artifact(ctx, in.Artifact, write) }),
-		api.DeleteArtifact.Endpoint:    on(func(ctx context.Context, in *api.ArtifactKeyed) error { return g.artifact(ctx, in.Artifact, write) }),
+		api.PublishArtifact.Endpoint: confining(g.publish),
+		api.PutArtifact.Endpoint:     on(func(ctx context.Context, in *api.ArtifactPut) error { return g.bucket(ctx, in.Bucket, in.Name, write) }),
+		api.ListArtifacts.Endpoint:   on(func(ctx context.Context, in *api.ArtifactsOf) error { return g.bucket(ctx, in.Bucket, in.Prefix, read) }),
+		api.GetArtifact.Endpoint:     on(func(ctx context.Context, in *api.OneArtifact) error { return g.artifact(ctx, in.Artifact, read) }),
+		api.ReadArtifact.Endpoint:    on(func(ctx context.Context, in *api.ArtifactRead) error { return g.artifact(ctx, in.Artifact, read) }),
+		api.UpdateArtifact.Endpoint:  on(func(ctx context.Context, in *api.ArtifactUpdate) error { return g.artifact(ctx, in.Artifact, write) }),
+		api.DeleteArtifact.Endpoint:  on(func(ctx context.Context, in *api.ArtifactKeyed) error { return g.artifact(ctx, in.Artifact, write) }),
+		api.GetBucket.Endpoint:       on(func(ctx context.Context, in *api.OneBucket) error { return g.seesBucketOf(ctx, in.Bucket) }),
+		api.ListBuckets.Endpoint:     on(func(ctx context.Context, _ *api.Paging) error { return g.seesBucketOf(ctx, "") }),
+		api.GetUpload.Endpoint:       g.upload(read),
+		api.ResumeUpload.Endpoint:    g.upload(write), // to resume can commit the upload
+		api.AppendUpload.Endpoint:    g.upload(write),
+		api.CommitUpload.Endpoint:    g.upload(write),
+		api.DeleteUpload.Endpoint:    g.upload(write),
+
 		api.LinkArtifact.Endpoint:      on(func(ctx context.Context, in *api.ArtifactLinkMake) error { return g.linkArtifact(ctx, in.Artifact) }),
 		api.ListArtifactLinks.Endpoint: on(func(ctx context.Context, in *api.ArtifactLinksOf) error { return g.artifact(ctx, in.Artifact, read) }),
 		api.UnlinkArtifact.Endpoint:    on(g.unlinkArtifact),
-		api.GetBucket.Endpoint:         on(func(ctx context.Context, in *api.OneBucket) error { return g.seesBucketOf(ctx, in.Bucket) }),
-		api.ListBuckets.Endpoint:       on(func(ctx context.Context, _ *api.Paging) error { return g.seesBucketOf(ctx, "") }),
-		api.GetUpload.Endpoint:         g.upload(read),
-		api.ResumeUpload.Endpoint:      g.upload(write), // to resume can commit the upload
-		api.AppendUpload.Endpoint:      g.upload(write),
-		api.CommitUpload.Endpoint:      g.upload(write),
-		api.DeleteUpload.Endpoint:      g.upload(write),
 	}
 }
 

@@ -104,6 +104,12 @@ func TestArtifactLinkEnds(t *testing.T) {
 	if status, text := w.text("GET", once.URL, "Range", "bytes=0-2"); status != 206 || text != "rep" {
 		t.Errorf("the first download: %d %s", status, text)
 	}
+	killed, used := w.linkTo(report, holt.ArtifactLinkSpec{Once: true}), "link/used"
+	w.failAt.Store(&used)
+	if status, text := w.text("GET", killed.URL); status != 500 || strings.Contains(text, "report") {
+		t.Errorf("bytes come before the link is used: %d %s", status, text)
+	}
+	w.failAt.Store(nil)
 	token, secret, err := w.tokens.Create(t.Context(), "ci", time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +137,7 @@ func TestArtifactLinkEnds(t *testing.T) {
 	w.later.Store(int64(time.Minute))
 	at, _, _ := strings.Cut(good.URL, "/lnk_")
 	for what, url := range map[string]string{
-		"used": once.URL, "of a revoked token": ofToken.URL, "expired": short.URL, "revoked": gone.URL, "none": at + "/", "another name": good.URL + "x", "no name": strings.TrimSuffix(good.URL, "/report.txt"),
+		"used": once.URL, "used by a download that did not begin": killed.URL, "of a revoked token": ofToken.URL, "expired": short.URL, "revoked": gone.URL, "none": at + "/", "another name": good.URL + "x", "no name": strings.TrimSuffix(good.URL, "/report.txt"),
 		"a wrong secret": strings.Replace(good.URL, "-", "-A", 1), "no secret": at + "/" + string(good.ID) + "/report.txt", "a long one": at + "/" + string(good.ID) + "-" + strings.Repeat("A", 10_000) + "/report.txt",
 	} {
 		status, text := w.text("GET", url)

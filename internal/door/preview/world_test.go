@@ -36,8 +36,9 @@ type world struct {
 	artifacts *artifact.Store
 	addr      string // of the door
 	log       lockedBuffer
-	later     atomic.Int64      // nanoseconds by which the clock of links is ahead
-	audit     []holt.AuditEntry // with mu
+	failAt    atomic.Pointer[string] // a step of artifacts
+	later     atomic.Int64           // nanoseconds by which the clock of links is ahead
+	audit     []holt.AuditEntry      // with mu
 
 	mu        sync.Mutex
 	computers map[holt.ComputerID]*holt.Computer
@@ -88,7 +89,7 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 	w.tokens = access.New(d)
 	now := func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	address := func(l holt.ArtifactLink, secret string) (string, string, error) { return w.store.LinkURLs(l, secret) }
-	if w.artifacts, err = artifact.Open(t.Context(), artifact.Config{DB: d, Keys: idempotency.New(d), Address: address, Now: now, Log: log}); err != nil {
+	if w.artifacts, err = artifact.Open(t.Context(), artifact.Config{DB: d, Keys: idempotency.New(d), Address: address, Now: now, Log: log, Fail: w.fails}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.artifacts.Close() })
@@ -107,6 +108,14 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 	w.door = NewDoor(opt)
 	w.addr = w.serve(Serving{API: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { io.WriteString(rw, "the API") })})
 	return w
+}
+
+// fails ends the work of artifacts at the step of the test's choice.
+func (w *world) fails(point string) error {
+	if at := w.failAt.Load(); at != nil && *at == point {
+		return errors.New("the daemon is killed")
+	}
+	return nil
 }
 
 // serve has the door answer on one more listener, until the test ends.
