@@ -80,6 +80,21 @@ func (n Artifacts) Delete(ctx context.Context, ref, key string) error {
 	return doNone(ctx, n.c, api.DeleteArtifact, api.ArtifactKeyed{api.OneArtifact{ref}, api.Keyed{key}})
 }
 
+// CreateLink makes a link to an artifact. Only its answer has the URL.
+func (n Artifacts) CreateLink(ctx context.Context, ref string, spec holt.ArtifactLinkSpec, key string) (holt.ArtifactLink, error) {
+	return do(ctx, n.c, api.LinkArtifact, api.ArtifactLinkMake{api.OneArtifact{ref}, api.Keyed{key}, spec})
+}
+
+// Links returns the links to an artifact, oldest first.
+func (n Artifacts) Links(ctx context.Context, ref string) ([]holt.ArtifactLink, error) {
+	return doList(ctx, n.c, api.ListArtifactLinks, api.ArtifactLinksOf{OneArtifact: api.OneArtifact{ref}})
+}
+
+// DeleteLink revokes a link to an artifact.
+func (n Artifacts) DeleteLink(ctx context.Context, ref, link, key string) error {
+	return doNone(ctx, n.c, api.UnlinkArtifact, api.ArtifactLinkKeyed{api.OneArtifact{ref}, link, api.Keyed{key}})
+}
+
 // CreateBucket makes a bucket.
 func (n Artifacts) CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error) {
 	return do(ctx, n.c, api.CreateBucket, api.Body[holt.BucketSpec]{api.Keyed{key}, spec})

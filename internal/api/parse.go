@@ -26,6 +26,7 @@ var parsers = map[string]func(string) error{
 	"upload":    id(holt.ParseUploadID),
 	"artifact":  either(id(holt.ParseArtifactID), id(parseArtifact)),
 	"bucket":    id(holt.ParseName),
+	"link":      id(holt.ParseArtifactLinkID),
 	"token":     token,
 	"point":     func(s string) error { s, _ = holt.CutCheckpoint(s); return ref(s) }, // a workspace, or WORKSPACE@CHECKPOINT
 }

@@ -57,6 +57,7 @@ type Config struct {
 	Archive    *chunk.Archive
 	Workspaces Workspaces
 	Computers  Computers
+	Address    Address                  // of links
 	Now        func() time.Time         // nil: time.Now
 	Log        *slog.Logger             // nil: slog.Default
 	Fail       func(point string) error // tests: called at each step; an error ends the work at the step

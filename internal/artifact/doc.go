@@ -4,7 +4,7 @@
 // It does not know the archive's format (package chunk) or workspaces: it reads those through interfaces that package
 // daemon fills in.
 //
-// Format: tables bucket and artifact of the control database ([Schema]). The bytes of a small artifact are in its row;
+// Format: tables bucket, artifact and artifact_link of the control database ([Schema]). The bytes of a small artifact are in its row;
 // those of a larger one are the part "body" of the archive's space that is named by the artifact's id. The archive stores
 // equal chunks once, so an artifact and the file that it was published from share theirs.
 //
@@ -12,6 +12,9 @@
 // artifact is read from that checkpoint until its bytes are in the archive; then its row has their SHA-256, and the
 // checkpoint is deleted. So the answer does not wait for the bytes, whatever their number. A workspace that is to be
 // deleted waits until the artifacts that are read from it are stored ([Store.Finish]).
+//
+// A link to an artifact is a row of table artifact_link with the hash of its secret. The door of previews answers it, with
+// [Store.OpenLink] and, before the first byte, [Store.UseLink].
 //
 // A row is older than its space and its checkpoint, and is deleted after both (state deleting). So each row that a crash leaves
 // tells the next [Open] what to remove or to store.

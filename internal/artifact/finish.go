@@ -27,6 +27,7 @@ func (s *Store) watch() {
 			return
 		case <-s.work:
 		case <-retry.C:
+			s.expire()
 		}
 		list, err := s.rows(s.ctx, `WHERE a.state IN ('storing', 'deleting') OR a.held <> '' AND a.state = 'ready' ORDER BY a.seq`)
 		if err != nil && s.ctx.Err() == nil {

@@ -61,7 +61,7 @@ CREATE INDEX artifact_name ON artifact (bucket, name, version DESC);
 CREATE INDEX artifact_called ON artifact (called) WHERE called <> '';
 CREATE INDEX artifact_held ON artifact (held) WHERE held <> '';
 CREATE INDEX artifact_unready ON artifact (state) WHERE state <> 'ready';
-`
+` + linkSchema
 
 // bucket is a row of table bucket.
 type bucket struct {

@@ -27,6 +27,30 @@ func (g *guard) artifact(ctx context.Context, ref string, op operation) error {
 	return g.bucket(ctx, bucket, name, op)
 }
 
+// linkArtifact checks a call that makes a link to an artifact. Its caller may read the artifact, but has no read-only token.
+func (g *guard) linkArtifact(ctx context.Context, ref string) error {
+	if a, _ := holt.ActorOf(ctx); a.Rights.ReadOnly {
+		return forbidden(a)
+	}
+	return g.artifact(ctx, ref, read)
+}
+
+// unlinkArtifact checks a call that revokes a link: one that the caller's token made, or any of an artifact that it may change.
+func (g *guard) unlinkArtifact(ctx context.Context, in *api.ArtifactLinkKeyed) error {
+	denied := g.artifact(ctx, in.Artifact, write)
+	a, _ := holt.ActorOf(ctx)
+	if denied == nil || a.Token == "" || g.linkArtifact(ctx, in.Artifact) != nil {
+		return denied
+	}
+	all, err := g.n.Artifacts.Links(ctx, in.Artifact)
+	for _, l := range all {
+		if string(l.ID) == in.Link && l.TokenID == a.Token {
+			return nil
+		}
+	}
+	return cmp.Or(err, denied)
+}
+
 // bucket checks a call about the artifacts of a bucket whose names begin with prefix.
 func (g *guard) bucket(ctx context.Context, bucket, prefix string, op operation) error {
 	a, free, err := unrestricted(ctx, op)

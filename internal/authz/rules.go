@@ -103,6 +103,10 @@ func (g *guard) rules() map[*api.Endpoint]rule {
 		api.AppendUpload.Endpoint: g.upload(write),
 		api.CommitUpload.Endpoint: g.upload(write),
 		api.DeleteUpload.Endpoint: g.upload(write),
+
+		api.LinkArtifact.Endpoint:      on(func(ctx context.Context, in *api.ArtifactLinkMake) error { return g.linkArtifact(ctx, in.Artifact) }),
+		api.ListArtifactLinks.Endpoint: on(func(ctx context.Context, in *api.ArtifactLinksOf) error { return g.artifact(ctx, in.Artifact, read) }),
+		api.UnlinkArtifact.Endpoint:    on(g.unlinkArtifact),
 	}
 }
 

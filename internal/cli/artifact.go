@@ -20,7 +20,7 @@ import (
 
 func (a *app) artifactCommand() *cobra.Command {
 	cmd := group("artifact", "Files that outlive their computer, with their origin",
-		a.artifactPublish(), a.artifactPut(), a.artifactGet(), a.artifactList(), a.artifactShow(), a.artifactQuery(), a.artifactTag(), a.artifactRetain(), a.artifactHold(), a.artifactDelete())
+		a.artifactPublish(), a.artifactPut(), a.artifactGet(), a.artifactList(), a.artifactShow(), a.artifactQuery(), a.artifactTag(), a.artifactRetain(), a.artifactHold(), a.artifactLink(), a.artifactLinks(), a.artifactUnlink(), a.artifactDelete())
 	cmd.Aliases = []string{"artifacts"}
 	cmd.Long = `An artifact is an immutable object in a bucket. It outlives its computer and its workspace, and knows
 where it comes from: computer, workspace, path, the run that wrote the file and its command line, and

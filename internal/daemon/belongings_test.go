@@ -63,7 +63,7 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
 		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
 		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
-		"snapshot": string(holt.NewSnapshotID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-a",
+		"snapshot": string(holt.NewSnapshotID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "link": string(holt.NewArtifactLinkID()), "image": "base", "tenant": "team-a",
 	}
 	byName = vars{}
 	for k, v := range byID {
@@ -99,7 +99,7 @@ func absent(name string) (byID, byName vars) {
 		"key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
 		"computer": string(holt.NewComputerID()), "workspace": string(holt.NewWorkspaceID()), "run": string(holt.NewRunID()), "terminal": string(holt.NewTerminalID()),
 		"schedule": string(holt.NewScheduleID()), "hold": string(holt.NewHoldID()), "checkpoint": name + "-point", "job": string(holt.NewJobID()), "token": string(holt.NewTokenID()),
-		"snapshot": string(holt.NewSnapshotID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "image": "base", "tenant": "team-z",
+		"snapshot": string(holt.NewSnapshotID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "link": string(holt.NewArtifactLinkID()), "image": "base", "tenant": "team-z",
 	}
 	byName = vars{}
 	for k, v := range byID {
@@ -124,7 +124,7 @@ var bodies = map[string]string{
 	"updateWorkspace": `{"name":"papers"}`, "setQuota": `{"bytes":0}`, "restoreWorkspace": `{"checkpoint":"$checkpoint"}`, "tagFile": `{"path":"/reports/a","set":{"k":"v"}}`, "undoRun": `{"run":"$run"}`,
 	"setDomain": `{"port":80}`, "setPreview": `{}`, "linkPreview": `{}`, "addSSHKey": `{"key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1nYQ2bqkSkCjKrCd0oq3sJxVTVz3EXAMPLEKEYxxxx"}`,
 	"createTicket": `{"path":"/v1/computers/einstein/terminals/main/attach"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":5}`, "commitUpload": `{}`,
-	"publishArtifact": `{"workspace":"$workspace","path":"/reports/a","name":"made"}`, "updateArtifact": `{"tags":{"k":"v"}}`, "createBucket": `{"name":"made"}`, "updateBucket": `{"keep":5}`, "queryArtifacts": `{"sql":"SELECT 1"}`,
+	"publishArtifact": `{"workspace":"$workspace","path":"/reports/a","name":"made"}`, "updateArtifact": `{"tags":{"k":"v"}}`, "createBucket": `{"name":"made"}`, "updateBucket": `{"keep":5}`, "queryArtifacts": `{"sql":"SELECT 1"}`, "linkArtifact": `{}`, "copyArtifact": `{"workspace":"$workspace","path":"/reports/copy"}`,
 	"createToken": `{"name":"made","life_ms":60000}`, "queryAudit": `{"sql":"SELECT 1"}`,
 }
 
@@ -139,6 +139,6 @@ var otherBodies = map[string]string{
 	"setBudget": `{"run_ms":2000}`, "resizeComputer": `{"cpus":3}`, "setLimit": `{"max_running":99}`, "updateSchedule": `{"keep_awake":false}`, "createToken": `{"name":"made","life_ms":70000}`,
 	"tagFile": `{"path":"/reports/a","set":{"k":"w"}}`, "bootImage": `{"cpus":2}`, "createJob": `{"workspace":"$workspace","run":{"command":"false"}}`, "undoRun": `{"run":"$run","dry_run":true}`,
 	"restoreWorkspace": `{"checkpoint":"$checkpoint","dry_run":true}`, "mergeWorkspace": `{"from":"$workspace","dry_run":true}`, "createWorkspace": `{"name":"else"}`, "createComputer": `{"name":"else","workspace":"$workspace"}`,
-	"updateArtifact": `{"tags":{"k":"w"}}`, "updateBucket": `{"keep":6}`,
+	"updateArtifact": `{"tags":{"k":"w"}}`, "updateBucket": `{"keep":6}`, "linkArtifact": `{"once":true}`, "copyArtifact": `{"workspace":"$workspace","path":"/reports/copy","mode":384}`,
 	"updateComputer": `{"idle_timeout":"2h"}`, "createUpload": `{"workspace":"$workspace","path":"/reports/up","size":6}`, "addSSHKey": `{"key":"$otherkey"}`, "createSchedule": `{"computer":"$computer","name":"nightly","cron":"@hourly","spec":{"command":"true"}}`,
 }

@@ -139,7 +139,7 @@ func (d *Daemon) openComputers(ctx context.Context) (err error) {
 // workspaces at once.
 func (d *Daemon) openArtifacts(ctx context.Context) (err error) {
 	d.artifacts, err = artifact.Open(ctx, artifact.Config{DB: d.db, Keys: d.keys, Archive: d.archive.Archive,
-		Workspaces: workspaces.ForArtifacts{Store: d.workspaces}, Computers: published{d}, Log: d.log, Fail: d.cfg.Fail})
+		Workspaces: workspaces.ForArtifacts{Store: d.workspaces}, Computers: published{d}, Address: published{d}.address, Log: d.log, Fail: d.cfg.Fail})
 	if err != nil {
 		return err
 	}
@@ -152,6 +152,11 @@ type published struct{ d *Daemon }
 
 func (p published) Get(ctx context.Context, ref string) (holt.Computer, error) {
 	return p.d.computers.Get(ctx, ref)
+}
+
+// address is where the door of previews, which is opened later, answers a link.
+func (p published) address(l holt.ArtifactLink, secret string) (url, programURL string, err error) {
+	return p.d.previews.LinkURLs(l, secret)
 }
 
 func (p published) Run(ctx context.Context, id holt.RunID) (holt.Run, error) {
@@ -207,7 +212,7 @@ func (d *Daemon) openTokens(ctx context.Context) error {
 func (d *Daemon) openPreviews(context.Context) (err error) {
 	d.previews, err = preview.Open(preview.Config{
 		DB: d.db, Keys: d.keys, KeyFile: d.dir("preview.key"), Place: d.cfg.Previews, Hosts: d.cfg.Hosts,
-		Computers: d.computers, Ports: d.computers.Ports(), Tokens: d.tokens, Log: d.log,
+		Computers: d.computers, Ports: d.computers.Ports(), Tokens: d.tokens, Links: d.artifacts, Log: d.log,
 		May: authz.Port(computers{d.computers, d.computers.Memory()}), Record: d.audit.Record, TXT: d.cfg.TXT,
 	})
 	return err

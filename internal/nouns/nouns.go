@@ -458,6 +458,12 @@ type Artifacts interface {
 	Update(ctx context.Context, ref string, change holt.ArtifactChange, key string) (holt.Artifact, error)
 	// Delete removes one. Conflict: it is retained or on hold.
 	Delete(ctx context.Context, ref, key string) error
+	// CreateLink makes a link to one. Its URL is only in the first answer. Unavailable: no listener answers links.
+	CreateLink(ctx context.Context, ref string, spec holt.ArtifactLinkSpec, key string) (holt.ArtifactLink, error)
+	// Links returns the links to one, in any order.
+	Links(ctx context.Context, ref string) ([]holt.ArtifactLink, error)
+	// DeleteLink revokes a link to one.
+	DeleteLink(ctx context.Context, ref, link, key string) error
 	CreateBucket(ctx context.Context, spec holt.BucketSpec, key string) (holt.Bucket, error)
 	// UpdateBucket changes settings. InvalidArgument: no change, or one that cannot be.
 	UpdateBucket(ctx context.Context, name string, change holt.BucketChange, key string) (holt.Bucket, error)

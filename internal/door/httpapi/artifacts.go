@@ -12,6 +12,7 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/httppart"
 )
 
 func (s *Server) artifacts() {
@@ -42,6 +43,15 @@ func (s *Server) artifacts() {
 	})
 	bind(s, api.DeleteArtifact, func(ctx context.Context, in *api.ArtifactKeyed) (api.None, error) {
 		return api.None{}, n.Delete(ctx, in.Artifact, in.Key)
+	})
+	bind(s, api.LinkArtifact, func(ctx context.Context, in *api.ArtifactLinkMake) (holt.ArtifactLink, error) {
+		return n.CreateLink(ctx, in.Artifact, in.Body, in.Key)
+	})
+	bindList(s, api.ListArtifactLinks, func(ctx context.Context, in *api.ArtifactLinksOf) ([]holt.ArtifactLink, error) {
+		return n.Links(ctx, in.Artifact)
+	})
+	bind(s, api.UnlinkArtifact, func(ctx context.Context, in *api.ArtifactLinkKeyed) (api.None, error) {
+		return api.None{}, n.DeleteLink(ctx, in.Artifact, in.Link, in.Key)
 	})
 	bind(s, api.CreateBucket, func(ctx context.Context, in *api.Body[holt.BucketSpec]) (holt.Bucket, error) {
 		return n.CreateBucket(ctx, in.Body, in.Key)
@@ -77,26 +87,21 @@ func (s *Server) readArtifact(ctx context.Context, in *api.ArtifactRead) (*huma.
 	}
 	q := requestOf(ctx)
 	header := q.Header()
-	etag := strconv.Quote(string(a.ID)) // a version never changes
-	header.Set("ETag", etag)
-	if in.IfNoneMatch != "" && matches(in.IfNoneMatch, etag) {
-		return s.empty(ctx, http.StatusNotModified), nil
+	file := httppart.File{ETag: strconv.Quote(string(a.ID)), Size: a.Size, MediaType: a.MediaType, Modified: a.CreatedAt} // a version never changes
+	part, status, err := file.Head(httppart.Asked{Range: in.Range, IfNoneMatch: in.IfNoneMatch}, header)
+	switch {
+	case err != nil:
+		return nil, answer{holt.AsError(err), status}
+	case status == http.StatusNotModified:
+		return s.empty(ctx, status), nil
 	}
-	part, err := ranged(in.Range, a.Size, header)
-	if err != nil {
-		return nil, err
-	}
-	header.Set("Content-Length", strconv.FormatInt(part.n, 10))
-	header.Set("Accept-Ranges", "bytes")
-	header.Set("Last-Modified", a.CreatedAt.UTC().Format(http.TimeFormat))
-	header.Set("Content-Type", a.MediaType)
 	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(a.Name)}))
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	if q.r.Method == http.MethodHead {
-		return s.empty(ctx, statusOf(header)), nil
+		return s.empty(ctx, status), nil
 	}
 	return s.raw(ctx, a.MediaType, func(ctx context.Context, w *rawWriter) error {
-		return s.opt.Nouns.Artifacts.Read(ctx, string(a.ID), part.off, part.n, w)
+		return s.opt.Nouns.Artifacts.Read(ctx, string(a.ID), part.Off, part.N, w)
 	}), nil
 }

@@ -9,24 +9,15 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/httppart"
 )
-
-// matches says whether an ETag is in a list of them, or * stands for any; "": there is nothing.
-func matches(list, etag string) bool {
-	for one := range strings.SplitSeq(list, ",") {
-		if one = strings.TrimSpace(one); etag != "" && (one == "*" || strings.TrimPrefix(one, "W/") == etag) {
-			return true
-		}
-	}
-	return false
-}
 
 // check reports whether the file is the one that the caller believes to replace.
 func check(p api.Preconditions, etag string) error {
-	if p.IfMatch != "" && !matches(p.IfMatch, etag) {
+	if p.IfMatch != "" && !httppart.Matches(p.IfMatch, etag) {
 		return notThat("the file is not the one that was to be replaced")
 	}
-	if p.IfNoneMatch != "" && matches(p.IfNoneMatch, etag) {
+	if p.IfNoneMatch != "" && httppart.Matches(p.IfNoneMatch, etag) {
 		return notThat("the file is there already")
 	}
 	return nil

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"holt"
 	"holt/internal/api"
+	"holt/internal/httppart"
 	"holt/internal/nouns"
 )
 
@@ -109,7 +109,7 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 	}
 	q := requestOf(ctx)
 	header := q.Header()
-	if in.IfNoneMatch != "" && info.Kind == "file" && matches(in.IfNoneMatch, info.ETag()) {
+	if in.IfNoneMatch != "" && info.Kind == "file" && httppart.Matches(in.IfNoneMatch, info.ETag()) {
 		header.Set("ETag", info.ETag())
 		return s.empty(ctx, http.StatusNotModified), nil
 	}
@@ -121,17 +121,17 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 		header.Set("ETag", info.ETag())
 	}
 	header.Set("Last-Modified", info.ModTime.UTC().Format(http.TimeFormat))
-	if want.n >= 0 {
+	if want.N >= 0 {
 		header.Set("Accept-Ranges", "bytes")
-		header.Set("Content-Length", strconv.FormatInt(want.n, 10))
+		header.Set("Content-Length", strconv.FormatInt(want.N, 10))
 	}
 	if q.r.Method == http.MethodHead {
 		header.Set("Content-Type", s.calls.Read.Answer.Type)
-		return s.empty(ctx, statusOf(header)), nil
+		return s.empty(ctx, httppart.Status(header)), nil
 	}
 	return s.raw(ctx, s.calls.Read.Answer.Type, func(ctx context.Context, w *rawWriter) error {
-		exact := &exactWriter{w: w, left: want.n}
-		err := s.reads.Read(ctx, in.Ref(), in.Path, want.off, want.n, exact)
+		exact := &exactWriter{w: w, left: want.N}
+		err := s.reads.Read(ctx, in.Ref(), in.Path, want.Off, want.N, exact)
 		if err == nil && exact.left > 0 {
 			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", clip(in.Path))
 		}
@@ -141,41 +141,23 @@ func (s fileRoutes) read(ctx context.Context, in *api.FileRead) (*huma.StreamRes
 
 // wanted returns the part of a file that a call asks for, and sets Content-Range if that is not all of it. n is negative if the
 // size is not known: the size of a link is not that of its target, and files of /proc have none.
-func wanted(in *api.FileRead, info holt.FileInfo, header http.Header) (span, error) {
+func wanted(in *api.FileRead, info holt.FileInfo, header http.Header) (httppart.Part, error) {
 	if info.Kind != "file" || info.Size == 0 {
-		return span{0, -1}, nil
+		return httppart.Part{Off: 0, N: -1}, nil
 	}
 	if in.IfRange != "" && in.IfRange != info.ETag() {
-		return span{0, info.Size}, nil
+		return httppart.Part{Off: 0, N: info.Size}, nil
 	}
 	return ranged(in.Range, info.Size, header)
 }
 
-// ranged returns the part of a file of the given size that the header Range asks for, "": all, and sets Content-Range if that is
-// not all of it.
-func ranged(asked string, size int64, header http.Header) (span, error) {
-	all := span{0, size}
-	if asked == "" || size == 0 {
-		return all, nil
-	}
-	part, ok, err := parseRange(asked, size)
+// ranged is [httppart.Of], whose error has the status 416.
+func ranged(asked string, size int64, header http.Header) (httppart.Part, error) {
+	part, err := httppart.Of(asked, size, header)
 	if err != nil {
-		header.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
-		return all, answer{holt.Errorf(holt.InvalidArgument, "%w", err), http.StatusRequestedRangeNotSatisfiable}
+		err = answer{holt.AsError(err), http.StatusRequestedRangeNotSatisfiable}
 	}
-	if !ok {
-		return all, nil
-	}
-	header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.off, part.off+part.n-1, size))
-	return part, nil
-}
-
-// statusOf is that of an answer whose range is set.
-func statusOf(header http.Header) int {
-	if header.Get("Content-Range") != "" {
-		return http.StatusPartialContent
-	}
-	return http.StatusOK
+	return part, err
 }
 
 // exactWriter passes on at most left bytes; below 0: any number.
@@ -193,35 +175,4 @@ func (e *exactWriter) Write(p []byte) (int, error) {
 		e.left -= int64(n)
 	}
 	return n, err
-}
-
-// span is a part of a file: n bytes from off on.
-type span struct{ off, n int64 }
-
-// parseRange parses the Range header of RFC 9110, section 14.2, for a file of
-// the given size > 0. Not ok: a unit or a list of ranges that is better
-// answered with the whole. An error: no byte of it exists.
-func parseRange(s string, size int64) (part span, ok bool, err error) {
-	set, found := strings.CutPrefix(s, "bytes=")
-	first, last, dash := strings.Cut(strings.TrimSpace(set), "-")
-	if !found || !dash || strings.Contains(set, ",") {
-		return span{}, false, nil
-	}
-	from, errFrom := strconv.ParseUint(first, 10, 63)
-	to, errTo := strconv.ParseUint(last, 10, 63)
-	switch {
-	case first == "" && errTo == nil: // the last so many bytes
-		if to == 0 {
-			return span{}, false, fmt.Errorf("the range %s is empty", s)
-		}
-		n := min(int64(to), size)
-		return span{size - n, n}, true, nil
-	case errFrom != nil || (last != "" && (errTo != nil || to < from)):
-		return span{}, false, nil
-	case int64(from) >= size:
-		return span{}, false, fmt.Errorf("the range %s starts after the end of the file (%d bytes)", s, size)
-	case last == "":
-		return span{int64(from), size - int64(from)}, true, nil
-	}
-	return span{int64(from), min(int64(to)+1, size) - int64(from)}, true, nil
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"holt/internal/httppart"
 )
 
 // rawBody describes a request body of any bytes.
@@ -53,7 +55,7 @@ func (s *Server) raw(ctx context.Context, contentType string, f func(context.Con
 		if header.Get("Content-Type") == "" {
 			header.Set("Content-Type", contentType)
 		}
-		w := &rawWriter{q: q, status: statusOf(header)}
+		w := &rawWriter{q: q, status: httppart.Status(header)}
 		err := f(ctx, w)
 		if err == nil {
 			w.begin()

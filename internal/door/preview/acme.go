@@ -62,7 +62,7 @@ func acme(opt TLSOptions) (*tls.Config, error) {
 	return c, nil
 }
 
-// certifiable returns nil for names of the API, added domains and existing previews. Others get no certificate, since
+// certifiable returns nil for names of the API and of links to artifacts, added domains and existing previews. Others get no certificate, since
 // authorities limit their number.
 func (s *Store) certifiable(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
@@ -71,6 +71,9 @@ func (s *Store) certifiable(ctx context.Context, name string) error {
 	}
 	if s.cfg.Place.Off {
 		return holt.Errorf(holt.NotFound, "no certificate for %q: it is not a name of this daemon", holt.Clip(name, 256))
+	}
+	if s.ofLinks(name) {
+		return nil
 	}
 	if h, ok := ParseHost(name, s.cfg.Place.Domain); ok {
 		c, err := s.find(ctx, h)

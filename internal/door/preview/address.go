@@ -45,7 +45,7 @@ func (t table) address(tx *db.Tx, id holt.ComputerID, port int) (uint32, error) 
 	for range addressTries {
 		n := binary.BigEndian.Uint32(first[:]) | at
 		had, err := t.rows(tx, `WHERE address = ?`, n)
-		if err != nil || len(had) == 0 {
+		if err != nil || len(had) == 0 && n != linksAddress {
 			return n, err
 		}
 		at = (at + 1) & room
@@ -75,14 +75,18 @@ func (s *Store) ListensAtLoopback(addr net.Addr) {
 
 // programURL returns a URL of a preview that every program can resolve, or "".
 func (s *Store) programURL(c holt.Computer, r row) string {
-	at := s.urlOf(c, r.port)
+	return s.forPrograms(s.urlOf(c, r.port), r.address)
+}
+
+// forPrograms returns the URL of a host with an address, at, as every program can resolve it, or "".
+func (s *Store) forPrograms(at string, address uint32) string {
 	if at == "" || s.cfg.Place.Domain != "localhost" { // a domain in the DNS
 		return at
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.loopback == "" || r.address == 0 {
+	if s.loopback == "" || address == 0 {
 		return ""
 	}
-	return Place{Scheme: "http", Port: s.loopback}.url(addressText(r.address))
+	return Place{Scheme: "http", Port: s.loopback}.url(addressText(address))
 }

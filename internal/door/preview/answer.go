@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"holt"
 )
 
 // answer is the state of a request, and its response writer, which has timeouts for slow clients.
@@ -23,8 +25,10 @@ type answer struct {
 	site    site
 	from    origin
 	visitor visitor
-	idle    bool // it does not count as a use, and does not wake the computer
-	refused bool // by invalid credentials
+	link    holt.ArtifactLink // of a download
+	tenant  string            // of its artifact
+	idle    bool              // it does not count as a use, and does not wake the computer
+	refused bool              // by invalid credentials
 	status  int
 	bytes   int64
 	err     error

@@ -6,6 +6,9 @@
 // token, by the token of a link (in a header, or in the cookie that the link sets), or because the preview is
 // public. Then the computer is woken, and the request is forwarded to that port through the guest agent.
 //
+// The host artifacts.DOMAIN has the links to artifacts, /ID-SECRET/FILE ([Links]): bytes that a hostile computer may have made, at
+// an origin that has nothing else and where no script runs.
+//
 // Format: a link's token is an HMAC with a key in the data directory, over the computer, the port, the serial of the
 // preview's row, its expiry and the API token that made it. Tokens are not stored. They become invalid when
 // the row is deleted.
@@ -16,5 +19,5 @@
 // Connections of the pool do not count as uses of a computer ([Ports].Reach); each request marks its own use. Headers
 // of a client that only a proxy may set (X-Forwarded-…, also with underscores), and holt's cookie and tokens, never
 // reach the guest. The guest's answer sets no cookie for another host. Queries are never logged, since they can have a
-// link's token.
+// link's token, and neither are paths of links to artifacts, which have their secret.
 package preview

@@ -42,7 +42,8 @@ type Door struct {
 	sites     sites
 	protocols protocols
 	visitors  seenSet
-	refusals  seenSet      // refused visitors
+	refusals  seenSet // refused visitors
+	downloads access.Counts
 	idled     atomic.Int64 // the second in which idle connections were closed
 
 	ctx     context.Context
@@ -206,6 +207,7 @@ func (d *Door) dispatch(api http.Handler) http.Handler {
 // site is the port that a host shows.
 type site struct {
 	named    bool // the host is a name for previews, whether the computer exists or not
+	links    bool // the host is that of links to artifacts
 	computer holt.Computer
 	port     int
 	host     string
@@ -216,6 +218,10 @@ type site struct {
 func (d *Door) site(ctx context.Context, host string) (s site, found bool, err error) {
 	s.host = host
 	if d.store.cfg.Place.Off {
+		return s, false, nil
+	}
+	if d.store.ofLinks(host) {
+		s.named, s.links = true, true
 		return s, false, nil
 	}
 	h, ok := ParseHost(host, d.store.cfg.Place.Domain)
@@ -270,6 +276,10 @@ func (d *Door) call(w http.ResponseWriter, r *http.Request, host string, s site,
 		d.noPreview(a, r)
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		d.refuse(a, r, http.StatusMethodNotAllowed, holt.Errorf(holt.InvalidArgument, "the method %s is not supported", holt.Clip(r.Method, 32)))
+	case s.links && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		d.refuse(a, r, http.StatusMethodNotAllowed, holt.Errorf(holt.InvalidArgument, "a link takes GET and HEAD only"))
+	case s.links:
+		d.download(a, r)
 	default:
 		d.show(a, r, s, found)
 	}
@@ -334,7 +344,12 @@ func (d *Door) visitor(ctx context.Context, c credentials, s site, found bool) (
 
 // ended logs a request. It recovers from a panic, which ends only the connection.
 func (d *Door) ended(a *answer, panicked any) {
-	attrs := []any{"request", a.id, "host", holt.Clip(a.site.host, 256), "method", holt.Clip(a.r.Method, 32), "path", holt.Clip(a.r.URL.Path, 256), "client", a.from.client}
+	attrs := []any{"request", a.id, "host", holt.Clip(a.site.host, 256), "method", holt.Clip(a.r.Method, 32), "client", a.from.client}
+	if a.site.links { // the path has a secret
+		attrs = append(attrs, "link", a.link.ID)
+	} else {
+		attrs = append(attrs, "path", holt.Clip(a.r.URL.Path, 256))
+	}
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		d.log.Error("panic", append(attrs, "panic", panicked, "stack", string(debug.Stack()))...)
 		if panicked = http.ErrAbortHandler; a.status == 0 {
@@ -348,7 +363,7 @@ func (d *Door) ended(a *answer, panicked any) {
 	if a.visitor.how != byNobody {
 		attrs = append(attrs, "by", a.visitor.how)
 	}
-	if a.visitor.as != "" {
+	if a.visitor.as != "" && !a.site.links {
 		attrs = append(attrs, "token", a.visitor.as)
 	}
 	attrs = append(attrs, "status", a.status, "bytes", a.bytes, "ms", time.Since(a.began).Milliseconds())
@@ -389,6 +404,12 @@ func (d *Door) record(a *answer, op, code string, took time.Duration) {
 		e.Actor, e.Name = "nobody", string(a.visitor.how)
 		if a.site.computer.ID != "" {
 			e.Tenant = tenantOf(a.site.computer)
+		}
+	}
+	if a.site.links {
+		e.Noun, e.Tenant = "artifacts", a.tenant
+		if a.link.ID != "" {
+			e.Ref = fmt.Sprintf("%s link=%s", a.link.ArtifactID, a.link.ID)
 		}
 	}
 	d.store.cfg.Record(context.WithoutCancel(ctx), e)

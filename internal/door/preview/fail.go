@@ -131,6 +131,9 @@ func (d *Door) refuse(a *answer, r *http.Request, status int, e *holt.Error) {
 		a.Header().Set("WWW-Authenticate", `Bearer realm="holt preview"`)
 	case http.StatusMethodNotAllowed:
 		a.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		if a.site.links {
+			a.Header().Set("Allow", "GET, HEAD")
+		}
 	}
 	d.answer(a, r, status, e, page{Title: strings.TrimSuffix(sentence(e.Message), "."), Lead: sentence(e.Hint)})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -44,6 +45,7 @@ type Config struct {
 	Computers Computers
 	Ports     Ports
 	Tokens    Tokens
+	Links     Links        // to artifacts; nil: none
 	Log       *slog.Logger // nil: slog.Default()
 	// May checks whether the actor of ctx may connect to a port of a computer; nil: every actor that Get permits.
 	May func(ctx context.Context, computer holt.ComputerID, port int) error
@@ -80,6 +82,9 @@ func Open(cfg Config) (*Store, error) {
 		}
 	}
 	cfg.Hosts = plainHosts(cfg.Hosts)
+	if name := linksLabel + "." + cfg.Place.Domain; slices.Contains(cfg.Hosts, name) {
+		return nil, holt.Errorf(holt.InvalidArgument, "the API has the name %s, which is that of links to artifacts", name).WithHint("choose another --host or --preview-domain")
+	}
 	s := &Store{cfg: cfg, table: table{cfg.DB}, place: cfg.Place, now: time.Now}
 	var err error
 	s.signer, err = openKey(cfg.KeyFile)

@@ -13,12 +13,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"holt"
 	"holt/internal/access"
+	"holt/internal/artifact"
 	"holt/internal/computer"
 	"holt/internal/idempotency"
 	"holt/internal/store/db"
@@ -27,12 +29,16 @@ import (
 // world is two fake computers, whose ports are listeners of this process, and a real store and door on a real listener.
 // Tests with real computers are in package daemon and in e2e.
 type world struct {
-	t      testing.TB
-	store  *Store
-	door   *Door
-	tokens *access.Tokens
-	addr   string // of the door
-	log    lockedBuffer
+	t         testing.TB
+	store     *Store
+	door      *Door
+	tokens    *access.Tokens
+	artifacts *artifact.Store
+	addr      string // of the door
+	log       lockedBuffer
+	failAt    atomic.Pointer[string] // a step of artifacts
+	later     atomic.Int64           // nanoseconds by which the clock of links is ahead
+	audit     []holt.AuditEntry      // with mu
 
 	mu        sync.Mutex
 	computers map[holt.ComputerID]*holt.Computer
@@ -74,14 +80,25 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 		einstein: {ID: einstein, Name: "einstein", State: holt.ComputerRunning, Tenant: holt.DefaultTenant},
 		curie:    {ID: curie, Name: "curie", State: holt.ComputerRunning, Tenant: "acme"},
 	}}
-	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), access.Schema+computer.Schema+Schema, "")
+	d, err := db.Open(filepath.Join(t.TempDir(), "holt.db"), access.Schema+computer.Schema+Schema+artifact.Schema, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.tokens = access.New(d)
-	if w.store, err = Open(Config{DB: d, Keys: idempotency.New(d), KeyFile: filepath.Join(t.TempDir(), "key"), Computers: w, Ports: w, Tokens: w.tokens, Log: log, Hosts: []string{"API.Example.com.", "hub"}}); err != nil {
+	now := func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
+	address := func(l holt.ArtifactLink, secret string) (string, string, error) { return w.store.LinkURLs(l, secret) }
+	if w.artifacts, err = artifact.Open(t.Context(), artifact.Config{DB: d, Keys: idempotency.New(d), Address: address, Now: now, Log: log, Fail: w.fails}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.artifacts.Close() })
+	record := func(_ context.Context, e holt.AuditEntry) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.audit = append(w.audit, e)
+	}
+	if w.store, err = Open(Config{Links: w.artifacts, Record: record, DB: d, Keys: idempotency.New(d), KeyFile: filepath.Join(t.TempDir(), "key"), Computers: w, Ports: w, Tokens: w.tokens, Log: log, Hosts: []string{"API.Example.com.", "hub"}}); err != nil {
 		t.Fatal(err)
 	}
 	opt := Options{Store: w.store, Log: log}
@@ -91,6 +108,14 @@ func openWorld(t testing.TB, change func(*Options)) *world {
 	w.door = NewDoor(opt)
 	w.addr = w.serve(Serving{API: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { io.WriteString(rw, "the API") })})
 	return w
+}
+
+// fails ends the work of artifacts at the step of the test's choice.
+func (w *world) fails(point string) error {
+	if at := w.failAt.Load(); at != nil && *at == point {
+		return errors.New("the daemon is killed")
+	}
+	return nil
 }
 
 // serve has the door answer on one more listener, until the test ends.

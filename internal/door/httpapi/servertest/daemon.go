@@ -3,6 +3,7 @@ package servertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"holt"
 	"holt/internal/cli"
 	"holt/internal/daemon"
+	"holt/internal/door/preview"
 	"holt/internal/engine/machine"
 	"holt/internal/engine/machine/local"
 	"holt/internal/engine/machine/machinetest"
@@ -22,7 +24,7 @@ import (
 // New opens a daemon on the local engine, in a data directory of its own. It ends with the test, and everything in it.
 func New(t testing.TB) *daemon.Daemon {
 	t.Helper()
-	return withPreviews(Open(t, Config(t, Home(t))))
+	return withPreviews(t, Open(t, Config(t, Home(t))))
 }
 
 // NewSandboxed is [New] with sandboxes, which can be snapshot, forked and paused, and have networks. Each costs about a
@@ -32,14 +34,22 @@ func NewSandboxed(t testing.TB) *daemon.Daemon {
 	cfg := Config(t, Home(t))
 	cfg.Engine, cfg.Sandbox, cfg.ImageDir = daemon.EngineGVisor, machinetest.Holt(t), machinetest.Images(t)
 	cfg.Network = []string{cfg.Sandbox, cli.NetworkProcess}
-	return withPreviews(Open(t, cfg))
+	return withPreviews(t, Open(t, cfg))
 }
 
-// withPreviews has a daemon show addresses of previews, at which nothing listens.
-func withPreviews(d *daemon.Daemon) *daemon.Daemon {
-	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4647}
-	d.Previews().ListensAt(at, false)
-	d.Previews().ListensAtLoopback(at)
+// withPreviews serves previews and links of a daemon at a port of 127.0.0.1, until the test ends.
+func withPreviews(t testing.TB, d *daemon.Daemon) *daemon.Daemon {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Previews().ListensAt(l.Addr(), false)
+	d.Previews().ListensAtLoopback(l.Addr())
+	door := preview.NewDoor(preview.Options{Store: d.Previews(), Log: Log(LogTo{t})})
+	served := make(chan error, 1)
+	go func() { served <- door.Serve(l, preview.Serving{}) }()
+	t.Cleanup(func() { report(t, errors.Join(door.Close(), <-served)) })
 	return d
 }
 

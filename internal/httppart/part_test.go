@@ -1,4 +1,4 @@
-package httpapi
+package httppart
 
 import "testing"
 
@@ -10,11 +10,11 @@ func FuzzParseRange(f *testing.F) {
 		if size <= 0 {
 			return
 		}
-		part, ok, err := parseRange(s, size)
+		part, ok, err := parse(s, size)
 		if ok && err != nil {
 			t.Fatalf("%q: both a range and %v", s, err)
 		}
-		if ok && (part.off < 0 || part.n < 1 || part.off > size-part.n) {
+		if ok && (part.Off < 0 || part.N < 1 || part.Off > size-part.N) {
 			t.Fatalf("%q of %d bytes: %+v", s, size, part)
 		}
 	})
