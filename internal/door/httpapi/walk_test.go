@@ -220,8 +220,13 @@ var whole = map[string]string{
 func TestEveryListHasPages(t *testing.T) {
 	nouns, names := furnished(t)
 	ctx := t.Context()
+	artifact := servertest.Must(nouns.Artifacts.Put(ctx, holt.ArtifactPut{Name: "linked"}, strings.NewReader("x")))(t)
+	names["artifact"] = string(artifact.ID)
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)
+		if _, err := nouns.Artifacts.CreateLink(ctx, names["artifact"], holt.ArtifactLinkSpec{}, ""); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := nouns.Computers.Create(ctx, holt.ComputerSpec{Name: name}, ""); err != nil {
 			t.Fatal(err)
 		}
