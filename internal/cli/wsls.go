@@ -23,26 +23,31 @@ func (a *app) workspaceLs() *cobra.Command {
 		if info.Kind == "dir" {
 			pages = c.WorkspaceFiles.Pages(cmd.Context(), at.workspace, at.path)
 		}
-		switch {
-		case a.wantsJSON():
-			return printJSONPages(a.Out, pages)
-		case long:
-			return a.listLong(pages)
-		}
-		for page, err := range pages {
-			if err != nil {
-				return err
-			}
-			for _, f := range page {
-				fmt.Fprintln(a.Out, a.shownName(f))
-			}
-		}
-		return nil
+		return a.listFiles(pages, long)
 	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "show mode, owner, size and time")
 	then = a.atFlag(cmd)
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// listFiles prints the names of files, or with long a table of them.
+func (a *app) listFiles(pages iter.Seq2[[]holt.FileInfo, error], long bool) error {
+	switch {
+	case a.wantsJSON():
+		return printJSONPages(a.Out, pages)
+	case long:
+		return a.listLong(pages)
+	}
+	for page, err := range pages {
+		if err != nil {
+			return err
+		}
+		for _, f := range page {
+			fmt.Fprintln(a.Out, a.shownName(f))
+		}
+	}
+	return nil
 }
 
 // listLong prints a table of each page, the first with a head.
