@@ -366,16 +366,6 @@ func checkTags(tags map[string]string) error {
 	return nil
 }
 
-// mostRetention is in milliseconds.
-const mostRetention = 100 * 365 * 24 * 3600_000
-
-func checkRetention(ms int64) error {
-	if ms < 0 || ms > mostRetention {
-		return holt.Errorf(holt.InvalidArgument, "invalid retention of %d ms", ms).WithHint("use at most 100 years")
-	}
-	return nil
-}
-
 // Delete removes an artifact: of BUCKET/NAME the newest version, so that the one before is the newest.
 //
 // Errors: NotFound, Conflict (it is retained or on hold).
@@ -420,19 +410,6 @@ func (s *Store) delete(ctx context.Context, ref string, claim *idempotency.Claim
 		s.cfg.Log.WarnContext(ctx, "the bytes of a deleted artifact are not freed yet", "artifact", a.ID, "again_in", again, "err", err)
 	}
 	return nil
-}
-
-// remove makes a visible artifact invisible. The version before the newest is the newest then.
-func remove(tx *db.Tx, a row) error {
-	newest := false // by now
-	err := tx.Query(`SELECT newest FROM artifact WHERE seq = ?`, []any{a.seq}, func(r *db.Row) error { newest = r.Int64(0) != 0; return nil })
-	if err == nil {
-		err = tx.Exec(`UPDATE artifact SET state = 'deleting', newest = 0 WHERE seq = ?`, a.seq)
-	}
-	if err != nil || !newest {
-		return err
-	}
-	return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
 }
 
 // purge removes the bytes of an artifact in state deleting, and then its row.

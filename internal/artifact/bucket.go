@@ -77,6 +77,16 @@ func (s *Store) UpdateBucket(ctx context.Context, name string, change holt.Bucke
 	})
 }
 
+// mostRetention is in milliseconds.
+const mostRetention = 100 * 365 * 24 * 3600_000
+
+func checkRetention(ms int64) error {
+	if ms < 0 || ms > mostRetention {
+		return holt.Errorf(holt.InvalidArgument, "invalid retention of %d ms", ms).WithHint("use at most 100 years")
+	}
+	return nil
+}
+
 // mostQuota is in MiB.
 const mostQuota = 1<<43 - 1
 

@@ -13,8 +13,14 @@
 // checkpoint is deleted. So the answer does not wait for the bytes, whatever their number. A workspace that is to be
 // deleted waits until the artifacts that are read from it are stored ([Store.Finish]).
 //
+<<<<<<< HEAD
 // A link to an artifact is a row of table artifact_link with the hash of its secret. The door of previews answers it, with
 // [Store.OpenLink] and, before the first byte, [Store.UseLink].
+=======
+// In a bucket with a scan, the bytes are stored and scanned while the row is in state writing, also those of a file of a workspace.
+// A column of the bucket counts its bytes, for its quota; rows in state writing have what they claim of it. A row with due is
+// one that the rules of its bucket no longer allow.
+>>>>>>> rules
 //
 // A row is older than its space and its checkpoint, and is deleted after both (state deleting). So each row that a crash leaves
 // tells the next [Open] what to remove or to store.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"maps"
@@ -20,7 +19,7 @@ import (
 
 func (a *app) artifactCommand() *cobra.Command {
 	cmd := group("artifact", "Files that outlive their computer, with their origin",
-		a.artifactPublish(), a.artifactPut(), a.artifactGet(), a.artifactList(), a.artifactShow(), a.artifactQuery(), a.artifactTag(), a.artifactRetain(), a.artifactHold(), a.artifactLink(), a.artifactLinks(), a.artifactUnlink(), a.artifactDelete())
+		a.artifactPublish(), a.artifactPut(), a.artifactGet(), a.artifactList(), a.artifactShow(), a.artifactFiles(), a.artifactQuery(), a.artifactTag(), a.artifactRetain(), a.artifactHold(), a.artifactLink(), a.artifactLinks(), a.artifactUnlink(), a.artifactDelete())
 	cmd.Aliases = []string{"artifacts"}
 	cmd.Long = `An artifact is an immutable object in a bucket. It outlives its computer and its workspace, and knows
 where it comes from: computer, workspace, path, the run that wrote the file and its command line, and
@@ -70,14 +69,16 @@ func (a *app) artifactPublish() *cobra.Command {
 	var f artifactFlags
 	var ofWorkspace bool
 	cmd := &cobra.Command{
-		Use: "publish COMPUTER:PATH", Short: "Publish a file of a computer or a workspace as an artifact", Args: exactly(1),
+		Use: "publish COMPUTER:PATH", Short: "Publish a file or directory of a computer or a workspace as an artifact", Args: exactly(1),
 		Long: `Publishes the file's present content. Later changes to the file do not change the artifact. For a file
 in the workspace this takes the same time for any size: its bytes are stored in the background.
+A directory becomes one artifact, whose files can be listed and read. It is stored before the command ends.
 Relative paths begin at the workspace, /home/agent. A symbolic link is followed.
 
 With --workspace, the argument is WORKSPACE:PATH, and paths begin at the top of the workspace.`,
 		Example: `  holt artifact publish einstein:report.pdf
   holt artifact publish einstein:dist/app.tar.gz --bucket releases --name app/1.2.tar.gz --tag kind=build
+  holt artifact publish einstein:site
   holt artifact publish einstein:/var/log/syslog --retain 90d`,
 		ValidArgsFunction: a.completeSpots(inComputers, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,9 +115,10 @@ With --workspace, the argument is WORKSPACE:PATH, and paths begin at the top of 
 func (a *app) artifactPut() *cobra.Command {
 	var f artifactFlags
 	cmd := &cobra.Command{
-		Use: "put FILE", Short: "Store a file of this machine as an artifact", Args: exactly(1),
-		Long: "Stores a file of this machine, or standard input if FILE is - (then --name is needed).",
+		Use: "put FILE", Short: "Store a file or directory of this machine as an artifact", Args: exactly(1),
+		Long: "Stores a file or a directory of this machine, or standard input if FILE is - (then --name is needed).",
 		Example: `  holt artifact put data.parquet --bucket inputs
+  holt artifact put ./site
   tar cz site | holt artifact put - --name site.tar.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := holt.ArtifactPut{Bucket: f.bucket, Name: f.name, MediaType: f.mediaType}
@@ -127,15 +129,16 @@ func (a *app) artifactPut() *cobra.Command {
 					return located(err)
 				}
 				defer file.Close()
-				if info, err := file.Stat(); err == nil && info.IsDir() {
-					return holt.Errorf(holt.InvalidArgument, "%s is a directory", args[0]).WithHint("store an archive of it: tar cz %s | holt artifact put - --name NAME.tar.gz", args[0])
-				}
 				in = file
 				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // it may grow meanwhile
 					spec.Size, in = info.Size(), io.LimitReader(file, info.Size())
+				} else if err == nil && info.IsDir() {
+					stream := tarOf(args[0])
+					defer stream.Close()
+					spec.Tree, in = true, stream
 				}
-				if spec.Name == "" {
-					spec.Name = filepath.Base(args[0])
+				if whole, err := filepath.Abs(args[0]); err == nil && spec.Name == "" {
+					spec.Name = filepath.Base(whole)
 				}
 			}
 			if spec.Name == "" {
@@ -166,80 +169,6 @@ func (a *app) sayArtifact(art holt.Artifact, what string) error {
 		return printJSON(a.Out, art)
 	}
 	fmt.Fprintf(a.Out, "%s %s/%s, %s, %s\n", what, art.Bucket, visible(art.Name), size(art.Size), art.ID)
-	return nil
-}
-
-func (a *app) artifactGet() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "get ARTIFACT [FILE]", Short: "Copy an artifact to this machine", Args: atLeast(1, 2),
-		Long: `Writes the bytes to FILE, which is replaced when all of them have arrived; - is standard output. Without
-FILE: to a new file in the current directory, under the last part of the name. They are compared with the
-artifact's SHA-256.`,
-		Example: `  holt artifact get artifacts/report.pdf
-  holt artifact get art_d5o7dp6rixbsakb4 - | tar tz`,
-		ValidArgsFunction: a.complete(artifactNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.connectFor(cmd)
-			if err != nil {
-				return err
-			}
-			art, err := c.Artifacts.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			name := filepath.Base(art.Name)
-			if name == "." || name == ".." || name == "/" {
-				name = string(art.ID)
-			}
-			to := name
-			if len(args) > 1 {
-				to = args[1]
-			}
-			info, err := os.Stat(to)
-			if err == nil && info.IsDir() {
-				to = filepath.Join(to, name)
-			} else if err == nil && len(args) == 1 {
-				return holt.Errorf(holt.AlreadyExists, "the file %s already exists", name).WithHint("to replace it, name it: holt artifact get %s %s", args[0], shellWord(name))
-			}
-			return a.getArtifact(cmd.Context(), c, art, to)
-		},
-	}
-	a.copyJSONFlag(cmd)
-	return cmd
-}
-
-// getArtifact writes an artifact to a file, which appears whole; - is standard output.
-func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifact, to string) error {
-	sum := sha256.New()
-	copyTo := func(w io.Writer) error {
-		if err := c.Artifacts.Read(ctx, string(art.ID), 0, -1, io.MultiWriter(w, sum)); err != nil {
-			return err
-		}
-		if art.SHA256 == "" { // it may be stored by now
-			var err error
-			if art, err = c.Artifacts.Get(ctx, string(art.ID)); err != nil {
-				return err
-			}
-		}
-		if got := fmt.Sprintf("%x", sum.Sum(nil)); art.SHA256 != "" && got != art.SHA256 {
-			return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256).WithHint("copy it again; if that fails too, run holt archive check")
-		}
-		return nil
-	}
-	if to == "-" {
-		return copyTo(a.forContent())
-	}
-	write := func() error { return writeBeside(to, 0o644, copyTo) }
-	if there, err := os.Stat(to); err == nil && !there.Mode().IsRegular() { // as /dev/stdout
-		write = func() error { return pourInto(to, copyTo) }
-	}
-	if err := write(); err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(a.Out, art)
-	}
-	fmt.Fprintf(a.Err, "%s, %s\n", visible(to), size(art.Size))
 	return nil
 }
 
@@ -327,12 +256,19 @@ func (a *app) artifactShow() *cobra.Command {
 	return cmd
 }
 
+func kindOf(art holt.Artifact) string {
+	if art.Tree {
+		return "directory"
+	}
+	return "file"
+}
+
 func artifactRows(art holt.Artifact) [][]string {
 	sum := art.SHA256
 	if sum == "" {
 		sum = "not known yet: its bytes are being stored"
 	}
-	rows := [][]string{{"artifact", art.Bucket + "/" + visible(art.Name)}, {"id", string(art.ID)}, {"size", size(art.Size)}, {"type", visible(art.MediaType)},
+	rows := [][]string{{"artifact", art.Bucket + "/" + visible(art.Name)}, {"id", string(art.ID)}, {"kind", kindOf(art)}, {"size", size(art.Size)}, {"type", visible(art.MediaType)},
 		{"sha-256", sum}, {"created", calendar(art.CreatedAt.Local()) + " by " + visible(art.Origin.By)}}
 	add := func(name, value string) {
 		if value != "" && value != "-" {

@@ -119,8 +119,8 @@ func unpackFile(root *os.Root, name string, mode fs.FileMode, r io.Reader) error
 	return err
 }
 
-// packed is a directory of this machine as a tar stream.
-func packed(dir string) io.ReadCloser {
+// tarOf is a directory of this machine as a tar stream.
+func tarOf(dir string) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
 		out := tar.NewWriter(w)

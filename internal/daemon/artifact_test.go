@@ -159,3 +159,62 @@ func TestArtifactHoldsItsWorkspace(t *testing.T) {
 		t.Errorf("in the archive is %+v: %v", left, err)
 	}
 }
+
+// TestPublicationsKilled: a daemon is killed while an artifact is scanned, and while a job publishes its outputs: what was scanned
+// appears once, by the repeated call, and each output of the job is one artifact.
+func TestPublicationsKilled(t *testing.T) {
+	dir := home(t)
+	p := spawn(t, dir, "")
+	ctx := t.Context()
+	if _, err := p.Artifacts.CreateBucket(ctx, holt.BucketSpec{Name: "scanned", Scan: "/bin/true"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Workspaces.Create(ctx, holt.WorkspaceSpec{Name: "notes"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.WorkspaceFiles.Write(ctx, "notes", "/a", holt.WriteSpec{}, bytes.NewReader(make([]byte, 2<<20))); err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range []string{"artifact/scanning", "job/publish", "artifact/held"} {
+		p.kill()
+		p = spawn(t, dir, point)
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Artifacts.Publish(ctx, holt.ArtifactSpec{Workspace: "notes", Path: "/a", Bucket: "scanned", Name: point}, point)
+			if err == nil {
+				_, err = p.Jobs.Create(ctx, holt.JobSpec{Publish: &holt.JobPublish{}, Run: holt.RunSpec{Command: "echo 1 > out/a; echo 2 > out/b"}}, point)
+			}
+			done <- err
+		}()
+		select {
+		case err := <-p.done:
+			p.done <- err
+		case <-time.After(patience):
+			t.Fatalf("the daemon has not come to %s", point)
+		}
+		next := spawn(t, dir, "")
+		if err := <-done; err != nil {
+			t.Fatalf("killed at %s: %v", point, err)
+		}
+		p = next
+	}
+	all, err := p.Jobs.List(ctx, "", 10)
+	if err != nil || len(all) != 3 {
+		t.Fatal(all, err)
+	}
+	for _, j := range all {
+		if err := p.Jobs.Follow(ctx, j.ID, 0, func(holt.RunEvent) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if j, err = p.Jobs.Get(ctx, j.ID); err != nil || len(j.Artifacts) != 2 {
+			t.Errorf("%+v %v", j, err)
+		}
+	}
+	for bucket, want := range map[string]int{"scanned": 3, "artifacts": 6} {
+		page, err := p.Artifacts.List(ctx, holt.ArtifactQuery{Bucket: bucket, Versions: true})
+		if err != nil || len(page.Items) != want {
+			t.Errorf("%s has %d artifacts, not %d: %v", bucket, len(page.Items), want, err)
+		}
+	}
+	endAll(t, p)
+}

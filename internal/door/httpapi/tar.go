@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	mostLeftOut  = 100       // that are named
-	mostKnown    = 10_000    // directories that need no second look
+	mostLeftOut = 100    // that are named
+	mostKnown   = 10_000 // directories that need no second look
 )
 
 func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamResponse, error) {

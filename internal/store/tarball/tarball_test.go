@@ -1,0 +1,178 @@
+package tarball
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"io"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"holt"
+)
+
+// memory is files by path; those without content are directories.
+type memory []holt.FileInfo
+
+func (m memory) List(_ context.Context, dir string, page holt.PageSpec) (out holt.Page[holt.FileInfo], _ error) {
+	for _, f := range m {
+		if path.Dir(string(f.Path)) != dir || string(f.Path) <= page.Cursor {
+			continue
+		}
+		if len(out.Items) == 2 { // several pages
+			out.Next = string(out.Items[1].Path)
+			return out, nil
+		}
+		f.Name = holt.OSString(path.Base(string(f.Path)))
+		out.Items = append(out.Items, f)
+	}
+	return out, nil
+}
+
+func (m memory) Read(_ context.Context, file string, off, n int64, w io.Writer) error {
+	_, err := io.WriteString(w, content(file)+"and what came since")
+	return err
+}
+
+func content(file string) string { return strings.Repeat(file, 1000) }
+
+func some() memory {
+	at := time.Unix(1_700_000_000, 0)
+	m := memory{}
+	for _, f := range []struct{ path, kind, target string }{
+		{"/top/a", "dir", ""}, {"/top/a-b", "file", ""}, {"/top/a.txt", "file", ""}, {"/top/empty", "file", ""}, {"/top/link", "symlink", "a/deep"}, {"/top/" + strings.Repeat("long", 40), "file", ""}, {"/top/pipe", "fifo", ""},
+		{"/top/a/deep", "dir", ""}, {"/top/a/deep/x\xff", "file", ""},
+	} {
+		info := holt.FileInfo{Path: holt.OSString(f.path), Kind: f.kind, Mode: 0o644, UID: 1000, GID: 1000, ModTime: at, Target: holt.OSString(f.target)}
+		if f.kind == "file" && f.path != "/top/empty" {
+			info.Size = int64(len(content(f.path)))
+		}
+		m = append(m, info)
+	}
+	return m
+}
+
+func packed(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Pack(t.Context(), some(), "/top", &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestIndex(t *testing.T) {
+	stream := packed(t)
+	x, err := Read(io.TeeReader(bytes.NewReader(append(stream, make([]byte, 4096)...)), io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := x.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err = Decode(b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range some() {
+		name := strings.TrimPrefix(string(want.Path), "/top")
+		e, err := x.Find(name)
+		if want.Kind == "fifo" {
+			if holt.CodeOf(err) != holt.NotFound {
+				t.Errorf("%s: %+v, %v", name, e, err)
+			}
+			continue
+		}
+		if err != nil || e.Kind != want.Kind || e.Size != want.Size || e.Mode != 0o644 || e.UID != 1000 || e.Target != want.Target || !e.Info().ModTime.Equal(want.ModTime) {
+			t.Errorf("%q: %+v, %v", name, e, err)
+		}
+		if e.Size > 0 && string(stream[e.Off:e.Off+e.Size]) != content(string(want.Path)) {
+			t.Errorf("%q has other bytes", name)
+		}
+	}
+	for dir, want := range map[string]string{"/": "a a-b a.txt empty link " + strings.Repeat("long", 40), "a": "deep", "/a/deep/": "x\xff", "empty": ""} {
+		var names []string
+		for _, e := range x.List(dir) {
+			names = append(names, path.Base(string(e.Path)))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s has %q, not %q", dir, got, want)
+		}
+	}
+	var z bytes.Buffer
+	err = x.Zip(&z, func(off, n int64, w io.Writer) error { _, err := w.Write(stream[off : off+n]); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(z.Bytes()), int64(z.Len()))
+	if err != nil || len(r.File) != len(some())-1 {
+		t.Fatal(len(r.File), err)
+	}
+	f, err := r.Open("a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(f); string(b) != content("/top/a.txt") {
+		t.Errorf("a.txt in the zip archive has %d bytes, %v", len(b), err)
+	}
+}
+
+// A directory without an entry is one; the later of two entries counts; a hard link has the bytes of the first name.
+func TestIndexOfOthers(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	put := func(h tar.Header, content string) {
+		h.Size = int64(len(content))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(w, content)
+	}
+	put(tar.Header{Name: "./d/e/f", Mode: 0o600}, "old")
+	put(tar.Header{Name: "d/e/f", Mode: 0o600}, "newer")
+	put(tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "d/e/f"}, "")
+	put(tar.Header{Name: "null", Typeflag: tar.TypeChar}, "")
+	_ = w.Close()
+	x, err := Read(bytes.NewReader(b.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kind := range map[string]string{"d": "dir", "d/e": "dir", "d/e/f": "file", "hard": "file", "/": "dir"} {
+		if e, err := x.Find(name); err != nil || e.Kind != kind || kind == "file" && string(b.Bytes()[e.Off:e.Off+e.Size]) != "newer" {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+	if got := x.List("d"); len(got) != 1 || got[0].Path != "d/e" || got[0].Kind != "dir" {
+		t.Errorf("d has %+v", got)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	if err := Pack(context.Background(), some(), "/top", &b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(b.Bytes()[:1000])
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		x, err := Read(bytes.NewReader(stream))
+		if err != nil {
+			return
+		}
+		for _, e := range x.Entries {
+			if e.Kind == "file" && (e.Off < 0 || e.Size < 0 || e.Off+e.Size > int64(len(stream))) {
+				t.Fatalf("%+v is not in the stream of %d bytes", e, len(stream))
+			}
+			if _, err := Name(string(e.Path)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := x.Find(string(e.Path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.List("/")
+	})
+}
