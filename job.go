@@ -86,7 +86,7 @@ type JobSpec struct {
 // JobPublish says which outputs of a job are published.
 type JobPublish struct {
 	Bucket string     `json:"bucket,omitempty" maxLength:"64" doc:"default: artifacts"`
-	Paths  []OSString `json:"paths,omitempty" maxItems:"1000" doc:"files of the directory with the outputs; default: all of them, at most 1000"`
+	Paths  []OSString `json:"paths,omitempty" maxItems:"1000" doc:"files or directories of the directory with the outputs, each one artifact; default: all files of it, at most 1000"`
 }
 
 // MostJobArtifacts is how many outputs of a job are published.

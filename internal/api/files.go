@@ -30,7 +30,12 @@ func (o *FileOwner) Of(param func(name string) string) {
 	o.Computer, o.Workspace, o.Checkpoint, o.Artifact = param("computer"), param("workspace"), param("checkpoint"), param("artifact")
 }
 
-func (o FileOwner) parse() error { return ref(o.Computer + o.Workspace) }
+func (o FileOwner) parse() error {
+	if o.Artifact != "" { // BUCKET/NAME can be any text
+		return nil
+	}
+	return ref(o.Computer + o.Workspace)
+}
 
 // FileParams returns the name and the description of each path parameter that comes from a [FileOwner].
 func FileParams(e *Endpoint) (params [][2]string) {

@@ -5,7 +5,7 @@
 // daemon fills in.
 //
 // Format: tables bucket, artifact and artifact_link of the control database ([Schema]). The bytes of a small artifact are in its row;
-// those of a larger one are the part "body" of the archive's space that is named by the artifact's id. The archive stores
+// those of a larger one are the parts "body.N", a GiB each, of the archive's space that is named by the artifact's id. The archive stores
 // equal chunks once, so an artifact and the file that it was published from share theirs.
 //
 // Publishing a file of a workspace takes a checkpoint that is named by the artifact's id, and a row in state storing. The
@@ -13,14 +13,12 @@
 // checkpoint is deleted. So the answer does not wait for the bytes, whatever their number. A workspace that is to be
 // deleted waits until the artifacts that are read from it are stored ([Store.Finish]).
 //
-<<<<<<< HEAD
 // A link to an artifact is a row of table artifact_link with the hash of its secret. The door of previews answers it, with
 // [Store.OpenLink] and, before the first byte, [Store.UseLink].
-=======
+//
 // In a bucket with a scan, the bytes are stored and scanned while the row is in state writing, also those of a file of a workspace.
 // A column of the bucket counts its bytes, for its quota; rows in state writing have what they claim of it. A row with due is
 // one that the rules of its bucket no longer allow.
->>>>>>> rules
 //
 // A row is older than its space and its checkpoint, and is deleted after both (state deleting). So each row that a crash leaves
 // tells the next [Open] what to remove or to store.

@@ -105,7 +105,7 @@ func publishing(t *testing.T, n nouns.Set) {
 	if j := run("echo 1 > out/a; exit 1", holt.JobPublish{}); len(j.Artifacts) != 0 || j.Error != nil {
 		t.Errorf("a command that failed: %+v", j)
 	}
-	if j := run("mkdir out/dir", holt.JobPublish{Paths: []holt.OSString{"dir"}}); j.State != holt.JobFailed || j.Error == nil || j.Error.Code != holt.InvalidArgument {
+	if j := run("mkdir out/dir; echo 3 > out/dir/c", holt.JobPublish{Paths: []holt.OSString{"dir"}}); len(j.Artifacts) != 1 || string(readFile(t, n, string(j.Artifacts[0]), "/c")) != "3\n" {
 		t.Errorf("a directory: %+v", j)
 	}
 	if j := run("true", holt.JobPublish{Paths: []holt.OSString{"none"}}); j.State != holt.JobFailed || j.Error == nil || j.Error.Code != holt.NotFound {
