@@ -41,7 +41,8 @@ func (a *app) artifactFiles() *cobra.Command {
 
 // getFile writes one file of an artifact that is a directory.
 func (a *app) getFile(ctx context.Context, c *client.Client, art holt.Artifact, file, to string) error {
-	k := copier{a: a, files: c.ArtifactFiles, noun: inComputers, recursive: true}
+	k := copier{a: a, files: c.ArtifactFiles, noun: inComputers, recursive: true, bar: a.begin("copying")}
+	defer k.bar.end()
 	return k.get(ctx, end{owner: string(art.ID), path: path.Join("/", file)}, to)
 }
 

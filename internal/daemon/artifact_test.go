@@ -182,7 +182,7 @@ func TestPublicationsKilled(t *testing.T) {
 		go func() {
 			_, err := p.Artifacts.Publish(ctx, holt.ArtifactSpec{Workspace: "notes", Path: "/a", Bucket: "scanned", Name: point}, point)
 			if err == nil {
-				_, err = p.Jobs.Create(ctx, holt.JobSpec{Publish: &holt.JobPublish{}, Run: holt.RunSpec{Command: "echo 1 > out/a; echo 2 > out/b"}}, point)
+				_, err = p.Jobs.Create(ctx, holt.JobSpec{Publish: &holt.JobPublish{}, Run: holt.RunSpec{Command: "echo 1 > out/a; echo 2 > out/b"}}, point+" job")
 			}
 			done <- err
 		}()
