@@ -1,6 +1,7 @@
 package holt
 
 import (
+	"path"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -121,6 +122,15 @@ type Artifact struct {
 	Hold        bool              `json:"hold,omitempty" doc:"it has a hold; a delete is refused"`
 	Origin      ArtifactOrigin    `json:"origin" doc:"where it comes from"`
 	Tenant      string            `json:"tenant,omitempty" doc:"tenant that owns it"`
+}
+
+// FileName returns the name of a file with the artifact's bytes: the last part of its name, with .tar for a directory.
+func (a Artifact) FileName() string {
+	name := path.Base(a.Name)
+	if a.Tree && path.Ext(name) != ".tar" {
+		name += ".tar"
+	}
+	return name
 }
 
 // ArtifactOrigin is where an artifact comes from, as it was when the artifact was created.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"path"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -89,7 +88,7 @@ func (s *Store) newLink(ctx context.Context, a row, spec holt.ArtifactLinkSpec) 
 		l.ExpiresAt = actor.Expires.UTC()
 	}
 	if l.FileName == "" {
-		if l.FileName = path.Base(a.Name); !fileName(l.FileName) {
+		if l.FileName = a.FileName(); !fileName(l.FileName) {
 			l.FileName = string(a.ID)
 		}
 	}

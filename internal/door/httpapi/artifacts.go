@@ -4,7 +4,6 @@ import (
 	"context"
 	"mime"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 
@@ -95,7 +94,7 @@ func (s *Server) readArtifact(ctx context.Context, in *api.ArtifactRead) (*huma.
 	case status == http.StatusNotModified:
 		return s.empty(ctx, status), nil
 	}
-	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(a.Name)}))
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": a.FileName()}))
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	if q.r.Method == http.MethodHead {
