@@ -42,6 +42,8 @@ type Bucket struct {
 	CreatedAt time.Time `json:"created_at"`
 	Replace   bool      `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; else both are kept, as versions"`
 	RetainMS  int64     `json:"retain_ms,omitempty" doc:"retention of new artifacts, milliseconds"`
+	ExpireMS  int64     `json:"expire_ms,omitempty" doc:"age at which artifacts are deleted, milliseconds"`
+	Keep      int       `json:"keep,omitempty" doc:"versions of a name that are kept"`
 	Artifacts int64     `json:"artifacts" doc:"artifacts in it, each version counted"`
 	Bytes     int64     `json:"bytes" doc:"bytes of their content"`
 	Tenant    string    `json:"tenant,omitempty" doc:"tenant that owns it"`
@@ -52,6 +54,14 @@ type BucketSpec struct {
 	Name     string `json:"name" maxLength:"64" doc:"a DNS label, unique among the tenant's buckets"`
 	Replace  bool   `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name; default: both are kept, as versions"`
 	RetainMS int64  `json:"retain_ms,omitempty" minimum:"0" doc:"retention of new artifacts, milliseconds; default: 0, none"`
+}
+
+// BucketChange changes a bucket. Nil fields are left as they are.
+type BucketChange struct {
+	Replace  *bool  `json:"replace,omitempty" doc:"a new artifact replaces the earlier one of its name"`
+	RetainMS *int64 `json:"retain_ms,omitempty" minimum:"0" doc:"retention of new artifacts, milliseconds; 0: none"`
+	ExpireMS *int64 `json:"expire_ms,omitempty" minimum:"0" doc:"age at which artifacts are deleted, milliseconds; 0: never"`
+	Keep     *int   `json:"keep,omitempty" minimum:"0" doc:"versions of a name that are kept; 0: all"`
 }
 
 // ArtifactState is the state of an artifact.

@@ -56,9 +56,9 @@ func (s *Store) Buckets(ctx context.Context) ([]holt.Bucket, error) {
 
 func (s *Store) buckets(ctx context.Context, condition string, args ...any) (list []holt.Bucket, err error) {
 	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT b.name, b.created, b.replace, b.retain, b.tenant, count(a.seq), coalesce(sum(a.size), 0)
+		return tx.Query(`SELECT b.name, b.created, b.replace, b.retain, b.tenant, count(a.seq), coalesce(sum(a.size), 0), b.expire, b.keep
 			FROM bucket b LEFT JOIN artifact a ON a.bucket = b.id AND a.state IN ('storing', 'ready') `+condition+` GROUP BY b.id`, args, func(r *db.Row) error {
-			list = append(list, holt.Bucket{Name: r.Text(0), CreatedAt: time.Unix(0, r.Int64(1)).UTC(), Replace: r.Int64(2) != 0, RetainMS: r.Int64(3), Tenant: r.Text(4), Artifacts: r.Int64(5), Bytes: r.Int64(6)})
+			list = append(list, holt.Bucket{Name: r.Text(0), CreatedAt: time.Unix(0, r.Int64(1)).UTC(), Replace: r.Int64(2) != 0, RetainMS: r.Int64(3), Tenant: r.Text(4), Artifacts: r.Int64(5), Bytes: r.Int64(6), ExpireMS: r.Int64(7), Keep: int(r.Int64(8))})
 			return nil
 		})
 	})
@@ -78,11 +78,14 @@ func (s *Store) DeleteBucket(ctx context.Context, name, key string) error {
 					return err
 				}
 				used := false
-				err = tx.Query(`SELECT 1 FROM artifact WHERE bucket = ? LIMIT 1`, []any{b.id}, func(*db.Row) error { used = true; return nil })
+				err = tx.Query(`SELECT 1 FROM artifact WHERE bucket = ? AND state <> 'marker' LIMIT 1`, []any{b.id}, func(*db.Row) error { used = true; return nil })
 				if err == nil && used {
 					err = holt.Errorf(holt.Conflict, "the bucket %s is not empty", name).WithHint("delete its artifacts first; holt artifact list %s --versions shows them", name)
 				}
 				if err != nil {
+					return err
+				}
+				if err := tx.Exec(`DELETE FROM artifact WHERE bucket = ?`, b.id); err != nil { // delete markers
 					return err
 				}
 				return tx.Exec(`DELETE FROM bucket WHERE id = ?`, b.id)

@@ -30,7 +30,7 @@ const (
 // begin inserts the row of an artifact that is not there yet. Its retention is at least that of the bucket.
 func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempotency.Claim) (row, bucket, error) {
 	var b bucket
-	a.ID, a.CreatedAt, a.State = holt.NewArtifactID(), s.cfg.Now().UTC(), writing
+	a.ID, a.CreatedAt, a.State = holt.NewArtifactID(), s.cfg.Now().UTC(), cmp.Or(a.State, writing)
 	a.MediaType = cmp.Or(a.MediaType, mime.TypeByExtension(path.Ext(a.Name)), "application/octet-stream")
 	if _, err := holt.ParseArtifactName(a.Name); err != nil {
 		return a, b, err
@@ -54,8 +54,8 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 		if err := claim.Bind(tx, string(a.ID)); err != nil {
 			return err
 		}
-		err = tx.Exec(`INSERT INTO artifact (id, bucket, name, state, held, source, size, type, created, retain, tags, computer, called, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			a.ID, a.bucketID, a.Name, a.State, a.held, a.source, a.Size, a.MediaType, a.CreatedAt.UnixNano(), nanos(a.RetainUntil), mustJSON(a.Tags), a.Origin.ComputerID, a.Origin.Computer, mustJSON(a.Origin))
+		err = tx.Exec(`INSERT INTO artifact (id, bucket, name, state, held, source, size, type, created, retain, tags, computer, called, origin, headers, hold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.ID, a.bucketID, a.Name, a.State, a.held, a.source, a.Size, a.MediaType, a.CreatedAt.UnixNano(), nanos(a.RetainUntil), mustJSON(a.Tags), a.Origin.ComputerID, a.Origin.Computer, mustJSON(a.Origin), mustJSON(a.headers), a.Hold)
 		if err != nil {
 			return err
 		}
@@ -119,10 +119,13 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 	}
 	was, sum := a.State, w.sum.Sum(nil)
 	a.Size, a.SHA256, a.State, a.inline = w.n, hex.EncodeToString(sum), holt.ArtifactReady, w.archive == nil
+	if a.arrived != nil {
+		a.arrived(a)
+	}
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
-		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ? WHERE seq = ? AND state = ? RETURNING 1`,
-			[]any{w.n, sum, w.row(), a.seq, was}, func(*db.Row) error { there = true; return nil })
+		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, etag = ?, headers = ? WHERE seq = ? AND state = ? RETURNING 1`,
+			[]any{w.n, sum, w.row(), a.etag, mustJSON(a.headers), a.seq, was}, func(*db.Row) error { there = true; return nil })
 		if err == nil && !there {
 			err = holt.Errorf(holt.NotFound, "the artifact %s was deleted", a.ID)
 		}
