@@ -201,7 +201,8 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 		if wait := c.d.own.Take(string(actor.Computer)); wait > 0 {
 			return fail("SlowDown", "This computer makes too many requests.")
 		}
-		return c.route()
+		c.answer()
+		return nil
 	}
 	token, err := c.authenticate()
 	if err != nil {
@@ -231,7 +232,15 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 			c.slow.cut()
 		}
 	})()
-	return c.route()
+	c.answer()
+	return nil
+}
+
+// answer answers a request while its context lasts.
+func (c *call) answer() {
+	if err := c.route(); err != nil {
+		c.refuse(err)
+	}
 }
 
 // place finds the bucket and the key of a request, by its host or its path.

@@ -185,10 +185,11 @@ func (c *call) listVersions() error {
 	c.xml(http.StatusOK, struct {
 		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListVersionsResult"`
 		listingXML
-		KeyMarker, VersionIDMarker string
-		NextKeyMarker              string `xml:",omitempty"`
-		NextVersionIDMarker        string `xml:"NextVersionIdMarker,omitempty"`
-		Versions                   []versionXML
+		KeyMarker           string
+		VersionIDMarker     string `xml:"VersionIdMarker"`
+		NextKeyMarker       string `xml:",omitempty"`
+		NextVersionIDMarker string `xml:"NextVersionIdMarker,omitempty"`
+		Versions            []versionXML
 	}{listingXML: common, KeyMarker: encode(key), VersionIDMarker: id, NextKeyMarker: encode(p.After), NextVersionIDMarker: string(p.AfterID), Versions: list})
 	return nil
 }
@@ -216,17 +217,18 @@ func (c *call) listUploads() error {
 	}
 	prefix, delimiter, key, id := c.query.Get("prefix"), c.query.Get("delimiter"), c.query.Get("key-marker"), c.query.Get("upload-id-marker")
 	out := struct {
-		XMLName                   xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
-		Bucket                    string
-		KeyMarker, UploadIDMarker string
-		NextKeyMarker             string `xml:",omitempty"`
-		NextUploadIDMarker        string `xml:"NextUploadIdMarker,omitempty"`
-		Prefix, Delimiter         string `xml:",omitempty"`
-		EncodingType              string `xml:",omitempty"`
-		MaxUploads                int
-		IsTruncated               bool
-		Uploads                   []uploadXML `xml:"Upload"`
-		CommonPrefixes            []prefixXML
+		XMLName            xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
+		Bucket             string
+		KeyMarker          string
+		UploadIDMarker     string `xml:"UploadIdMarker"`
+		NextKeyMarker      string `xml:",omitempty"`
+		NextUploadIDMarker string `xml:"NextUploadIdMarker,omitempty"`
+		Prefix, Delimiter  string `xml:",omitempty"`
+		EncodingType       string `xml:",omitempty"`
+		MaxUploads         int
+		IsTruncated        bool
+		Uploads            []uploadXML `xml:"Upload"`
+		CommonPrefixes     []prefixXML
 	}{Bucket: c.bucket, KeyMarker: encode(key), UploadIDMarker: id, Prefix: encode(prefix), Delimiter: encode(delimiter), EncodingType: c.query.Get("encoding-type"), MaxUploads: limit}
 	after, shown := id == "", ""
 	for _, u := range all {
