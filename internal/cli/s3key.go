@@ -12,10 +12,10 @@ import (
 func (a *app) s3KeyCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "s3-key TOKEN", Short: "Make a key for clients of S3 and print it once", Args: exactly(1),
-		Long: `Makes an access key of a token, and prints it as environment variables that most clients read. Whoever
-has it can do over S3 what the token permits. The secret cannot be shown again. The key is deleted with the token.`,
+		Long: `Makes an access key of a token. Whoever has it can do over S3 what the token permits. The secret cannot be
+shown again. The key is deleted with the token.`,
 		Example: `  holt token s3-key backup
-  eval "$(holt token s3-key backup)" && aws --endpoint-url http://localhost:4649 s3 ls`,
+  holt token s3-key backup --json | jq -r '"AWS_ACCESS_KEY_ID=\(.id)\nAWS_SECRET_ACCESS_KEY=\(.secret)"' >key.env`,
 		ValidArgsFunction: a.complete(tokenNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
@@ -30,7 +30,7 @@ has it can do over S3 what the token permits. The secret cannot be shown again. 
 				return printJSON(a.Out, made)
 			}
 			fmt.Fprintf(a.Err, "S3 key of the token %s of tenant %s; its secret is shown only once:\n", visible(made.TokenName), made.Tenant)
-			_, err = fmt.Fprintf(a.Out, "export AWS_ACCESS_KEY_ID=%s\nexport AWS_SECRET_ACCESS_KEY=%s\n", made.ID, made.Secret)
+			_, err = fmt.Fprintf(a.Out, "access key id      %s\nsecret access key  %s\n", made.ID, made.Secret)
 			return err
 		},
 	}
