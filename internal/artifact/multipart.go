@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -270,6 +271,13 @@ func (s *Store) expireUploads() {
 func (s *Store) CompleteUpload(ctx context.Context, in, name string, id holt.ArtifactID, parts []holt.ObjectPart, c holt.ObjectCondition, headers map[string]string) (out holt.Object, err error) {
 	err = s.write(ctx, func(tx *db.Tx) error {
 		a, b, err := upload(ctx, tx, in, name, id)
+		if errors.Is(err, holt.ErrNoUpload) { // the answer of an earlier call may have been lost
+			o, lost := object(ctx, tx, b, name, id)
+			if lost == nil && o.Parts > 0 && o.ETag == joined(parts) {
+				out = o
+				return nil
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -305,13 +313,22 @@ func (s *Store) CompleteUpload(ctx context.Context, in, name string, id holt.Art
 	return out, err
 }
 
+// joined is the ETag of an object made of parts.
+func joined(parts []holt.ObjectPart) string {
+	sum := md5.New()
+	for _, p := range parts {
+		b, _ := hex.DecodeString(p.ETag)
+		sum.Write(b)
+	}
+	return fmt.Sprintf("%x-%d", sum.Sum(nil), len(parts))
+}
+
 // assemble deletes the rows of parts that an object does not have, and says where the others are in it.
 func assemble(tx *db.Tx, seq int64, have []part, parts []holt.ObjectPart) (etag string, size int64, err error) {
 	known := map[int]part{}
 	for _, p := range have {
 		known[p.Number] = p
 	}
-	sum := md5.New()
 	for i, want := range parts {
 		p, ok := known[want.Number]
 		switch delete(known, want.Number); {
@@ -320,8 +337,6 @@ func assemble(tx *db.Tx, seq int64, have []part, parts []holt.ObjectPart) (etag 
 		case i < len(parts)-1 && p.Size < holt.LeastPart:
 			return "", 0, holt.Errorf(holt.InvalidArgument, "%w: number %d has %d bytes", holt.ErrPartSmall, want.Number, p.Size).WithHint("all but the last have at least %d", holt.LeastPart)
 		}
-		b, _ := hex.DecodeString(p.ETag)
-		sum.Write(b)
 		if err := tx.Exec(`UPDATE artifact_part SET off = ? WHERE artifact = ? AND n = ?`, size, seq, p.Number); err != nil {
 			return "", 0, err
 		}
@@ -332,7 +347,7 @@ func assemble(tx *db.Tx, seq int64, have []part, parts []holt.ObjectPart) (etag 
 			return "", 0, err
 		}
 	}
-	return fmt.Sprintf("%x-%d", sum.Sum(nil), len(parts)), size, nil
+	return joined(parts), size, nil
 }
 
 // readParts writes bytes of an object that was made of parts.

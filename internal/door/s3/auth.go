@@ -104,6 +104,11 @@ func parsePresigned(query url.Values, now time.Time) (c claim, err error) {
 	if p := query.Get(contentHash); p != "" {
 		c.payload = p
 	}
+	for _, name := range []string{"X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature"} {
+		if query.Get(name) == "" {
+			return c, malformed("Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.")
+		}
+	}
 	if query.Get("X-Amz-Algorithm") != algorithm {
 		return c, malformed("X-Amz-Algorithm only supports \"" + algorithm + "\"")
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -38,6 +39,8 @@ func newSum(name string) hash.Hash {
 		return sha1.New()
 	case "sha256":
 		return sha256.New()
+	case "sha512":
+		return sha512.New()
 	}
 	return nil
 }
@@ -147,8 +150,8 @@ func (c *call) openBody(most int64) (*body, error) {
 
 // addChecks has the checksums verified that the headers name.
 func (c *call) addChecks(b *body) error {
-	if said := c.r.Header.Get("Content-Md5"); said != "" {
-		want, ok := decodeSum(said, md5.New())
+	if said := c.r.Header.Values("Content-Md5"); len(said) > 0 {
+		want, ok := decodeSum(said[0], md5.New())
 		if !ok {
 			return fail("InvalidDigest", "The Content-MD5 you specified is not valid.")
 		}

@@ -238,6 +238,11 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 
 // answer answers a request while its context lasts.
 func (c *call) answer() {
+	if c.bucket != "" && c.r.Header.Get("Origin") != "" {
+		if s, err := c.settings(); err == nil {
+			c.share(s.CORS, c.r.Method, nil)
+		}
+	}
 	if err := c.route(); err != nil {
 		c.refuse(err)
 	}

@@ -26,7 +26,7 @@ var statuses = map[string]int{
 	"ServerSideEncryptionConfigurationNotFoundError": 404, "NoSuchPublicAccessBlockConfiguration": 404, "OwnershipControlsNotFoundError": 404,
 	"NoSuchWebsiteConfiguration": 404, "ReplicationConfigurationNotFoundError": 404,
 	"MethodNotAllowed": 405, "BucketAlreadyExists": 409, "BucketAlreadyOwnedByYou": 409, "BucketNotEmpty": 409, "OperationAborted": 409, "InvalidBucketState": 409,
-	"MissingContentLength": 411, "PreconditionFailed": 412, "InvalidRange": 416, "NotModified": 304,
+	"MissingContentLength": 411, "PreconditionFailed": 412, "InvalidRange": 416, "InvalidPartNumber": 416, "NotModified": 304,
 	"InternalError": 500, "NotImplemented": 501, "ServiceUnavailable": 503, "SlowDown": 503, "InsufficientStorage": 507,
 }
 

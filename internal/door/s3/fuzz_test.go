@@ -134,6 +134,17 @@ func FuzzXML(f *testing.F) {
 	})
 }
 
+// TestJoinedCRC: the CRC of joined bytes is that of their parts joined.
+func TestJoinedCRC(t *testing.T) {
+	for name, c := range crcs {
+		of := func(text string) uint64 { h := newSum(name); h.Write([]byte(text)); return c.value(h.Sum(nil)) }
+		a, b := strings.Repeat("some bytes", 999), strings.Repeat("and others", 77)
+		if got, want := c.join(c.join(0, of(a), int64(len(a))), of(b), int64(len(b))), of(a+b); got != want || !bytes.Equal(c.bytes(got), c.bytes(want)) {
+			t.Errorf("%s: %x, not %x", name, got, want)
+		}
+	}
+}
+
 // FuzzRange: a range is within its object.
 func FuzzRange(f *testing.F) {
 	f.Add("bytes=0-1", int64(10))

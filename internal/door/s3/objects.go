@@ -14,7 +14,10 @@ import (
 	"holt"
 )
 
-const metaPrefix = "x-amz-meta-"
+const (
+	metaPrefix = "x-amz-meta-"
+	mostMeta   = 2048 // bytes of names and values of user metadata
+)
 
 // contentHeaders are kept of an object besides its user metadata; its media type is a field of its own.
 var contentHeaders = []string{"cache-control", "content-disposition", "content-encoding", "content-language", "expires"}
@@ -47,7 +50,7 @@ func (c *call) describe(o holt.Object) {
 		if name == "content-encoding" { // aws-chunked is how it was sent
 			value = strings.Trim(strings.ReplaceAll(strings.ReplaceAll(value, "aws-chunked,", ""), "aws-chunked", ""), ", ")
 		}
-		if kept(name) && value != "" {
+		if kept(name) && (value != "" || strings.HasPrefix(name, metaPrefix)) {
 			h.Set(name, value)
 		}
 	}
@@ -87,8 +90,13 @@ func (c *call) tell(o holt.Object) {
 // sums sets the checksums of an object.
 func (c *call) sums(o map[string]string) {
 	for name, value := range o {
-		if strings.HasPrefix(name, sumPrefix) {
+		if strings.HasPrefix(name, sumPrefix) && name != uploadAlgorithm && name != uploadType {
 			c.Header().Set(name, value)
+			kind := "FULL_OBJECT"
+			if strings.Contains(value, "-") { // of the checksums of parts
+				kind = "COMPOSITE"
+			}
+			c.Header().Set(sumPrefix+"type", kind)
 		}
 	}
 }
@@ -111,9 +119,6 @@ func (c *call) getObject() error {
 		h.Set("Content-Range", "bytes "+strconv.FormatInt(off, 10)+"-"+strconv.FormatInt(off+n-1, 10)+"/"+strconv.FormatInt(o.Size, 10))
 	} else if strings.EqualFold(c.r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED") {
 		c.sums(o.Headers)
-	}
-	if s, err := c.settings(); err == nil && c.r.Header.Get("Origin") != "" {
-		c.share(s.CORS, c.r.Method, nil)
 	}
 	h.Set("Content-Length", strconv.FormatInt(n, 10))
 	if c.r.Method == http.MethodHead || n == 0 {
@@ -141,14 +146,17 @@ func (c *call) span(o holt.Object) (off, n int64, status int, err error) {
 	asked := c.r.Header.Get("Range")
 	if text := c.query.Get("partNumber"); text != "" {
 		number, err := strconv.Atoi(text)
-		if err != nil || number < 1 || number > holt.MostParts || asked != "" {
-			return 0, 0, 0, fail("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive, without a range.")
-		}
-		if o.Parts == 0 && number == 1 {
+		switch {
+		case err != nil || number < 1 || number > holt.MostParts:
+			return 0, 0, 0, fail("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+		case asked != "":
+			return 0, 0, 0, fail("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
+		case o.Size == 0 && number == 1:
+			return 0, 0, http.StatusOK, nil
+		case o.Parts == 0 && number == 1:
 			return 0, o.Size, http.StatusPartialContent, nil
-		}
-		if number > o.Parts {
-			return 0, 0, 0, fail("InvalidRange", "The requested partnumber is not satisfiable")
+		case number > o.Parts:
+			return 0, 0, 0, fail("InvalidPartNumber", "The requested partnumber is not satisfiable")
 		}
 		p, off, err := c.d.opt.Objects.ObjectPart(c.ctx, o, number)
 		c.Header().Set("X-Amz-Mp-Parts-Count", strconv.Itoa(o.Parts))
@@ -235,10 +243,18 @@ func (c *call) condition() (holt.ObjectCondition, error) {
 // put is the object that a request describes.
 func (c *call) put() (p holt.ObjectPut, err error) {
 	p.Bucket, p.Name, p.MediaType, p.Headers = c.bucket, c.key, c.r.Header.Get("Content-Type"), map[string]string{}
+	bytes := 0
 	for name, values := range c.r.Header {
 		if kept(name) {
-			p.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+			value := strings.Join(values, ",")
+			p.Headers[strings.ToLower(name)] = value
+			if strings.HasPrefix(strings.ToLower(name), metaPrefix) {
+				bytes += len(name) - len(metaPrefix) + len(value)
+			}
 		}
+	}
+	if bytes > mostMeta {
+		return p, fail("MetadataTooLarge", "Your metadata headers exceed the maximum allowed metadata size of %d bytes", mostMeta)
 	}
 	if text := c.r.Header.Get("X-Amz-Tagging"); text != "" {
 		values, err := url.ParseQuery(text)
@@ -351,7 +367,7 @@ func (c *call) copyObject() error {
 	if from.Parts == 0 { // the same bytes have the same checksums
 		for name, value := range from.Headers {
 			if strings.HasPrefix(name, sumPrefix) {
-				p.Headers[name] = value
+				p.Headers[name] = value // of the same bytes
 			}
 		}
 	}
@@ -529,7 +545,7 @@ func (c *call) attributes() error {
 			out.Parts = o.Parts
 		case "Checksum":
 			for _, header := range slices.Sorted(maps.Keys(o.Headers)) {
-				if name, ok := strings.CutPrefix(header, sumPrefix); ok && name != "type" {
+				if name, ok := strings.CutPrefix(header, sumPrefix); ok && name != "type" && name != "algorithm" {
 					out.Checksum = append(out.Checksum, sum{xml.Name{Local: "Checksum" + strings.ToUpper(name)}, o.Headers[header]})
 				}
 			}

@@ -76,6 +76,9 @@ func (c *call) route() error {
 			return fail("NotImplemented", "The header %s is not supported.", strings.ToLower(name))
 		}
 	}
+	if who := c.r.Header.Get("X-Amz-Expected-Bucket-Owner"); who != "" && who != c.owner().ID {
+		return fail("AccessDenied", "The bucket is not of the owner %s.", holt.Clip(who, 64))
+	}
 	if acl := c.r.Header.Get("X-Amz-Acl"); acl != "" && acl != "private" && acl != "bucket-owner-full-control" {
 		return fail("NotImplemented", "Access control lists are not supported: tokens say who may do what.")
 	}
@@ -129,7 +132,7 @@ func decodeXML(text []byte, into any) error {
 // version returns the version that a request names. "null" is that of a bucket that keeps none.
 func (c *call) version() (holt.ArtifactID, error) {
 	text := c.query.Get("versionId")
-	if !c.query.Has("versionId") || text == "null" {
+	if text == "" || text == "null" {
 		return "", nil
 	}
 	id, err := holt.ParseArtifactID(text)

@@ -77,6 +77,9 @@ func TestUploads(t *testing.T) {
 		t.Error(err)
 	}
 	info := must(c.CompleteMultipartUpload(ctx, "data", "big", id, parts, minio.PutObjectOptions{}))(t)
+	if again := must(c.CompleteMultipartUpload(ctx, "data", "big", id, parts, minio.PutObjectOptions{}))(t); again.ETag != info.ETag { // as after a lost answer
+		t.Errorf("a repeated completion has the ETag %s", again.ETag)
+	}
 	if !strings.HasSuffix(info.ETag, "-3") {
 		t.Errorf("the ETag is %s", info.ETag)
 	}

@@ -3,6 +3,7 @@ package s3
 import (
 	"encoding/base64"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 
 // uploadAlgorithm is the header of an upload with the algorithm of its parts' checksums.
 const uploadAlgorithm = sumPrefix + "algorithm"
+
+// uploadType is the header that says whether the checksum of an upload is that of the whole object or of its parts' checksums.
+const uploadType = sumPrefix + "type"
 
 // uploadID is the upload that a request names.
 func (c *call) uploadID() (holt.ArtifactID, error) {
@@ -35,6 +39,18 @@ func (c *call) createUpload() error {
 		}
 		p.Headers[uploadAlgorithm] = strings.ToUpper(algorithm)
 		c.Header().Set(uploadAlgorithm, strings.ToUpper(algorithm))
+		kind := strings.ToUpper(c.r.Header.Get(uploadType))
+		if kind == "" {
+			kind = "COMPOSITE"
+			if strings.EqualFold(algorithm, "CRC64NVME") {
+				kind = "FULL_OBJECT"
+			}
+		}
+		if _, can := crcs[strings.ToUpper(algorithm)]; kind != "COMPOSITE" && kind != "FULL_OBJECT" || kind == "FULL_OBJECT" && !can {
+			return fail("InvalidRequest", "The %s checksum type cannot be used with the %s checksum algorithm.", kind, algorithm)
+		}
+		p.Headers[uploadType] = kind
+		c.Header().Set(uploadType, kind)
 	}
 	if _, err := c.d.opt.Objects.Bucket(c.ctx, c.bucket); err != nil && !c.own { // a computer's is made when it is first used
 		return err
@@ -185,8 +201,10 @@ func (c *call) completeUpload() error {
 		return err
 	}
 	// The checksums in the headers are of the object, not of this body.
-	for name := range c.r.Header {
-		if strings.HasPrefix(strings.ToLower(name), sumPrefix) {
+	want := map[string]string{}
+	for name, values := range c.r.Header {
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, sumPrefix) {
+			want[lower] = values[0]
 			c.r.Header.Del(name)
 		}
 	}
@@ -209,7 +227,7 @@ func (c *call) completeUpload() error {
 	if err != nil {
 		return err
 	}
-	sums, err := c.joined(id, in.Parts)
+	sums, err := c.joined(id, in.Parts, want)
 	if err != nil {
 		return err
 	}
@@ -225,10 +243,13 @@ func (c *call) completeUpload() error {
 	return nil
 }
 
-// joined returns the checksum of the checksums of all parts, if each has one of the upload's algorithm, and compares those
-// that the client says.
-func (c *call) joined(id holt.ArtifactID, said []partXML) (map[string]string, error) {
+// joined returns the checksum of the object that an upload makes, if each part has one of the upload's algorithm: that of the
+// whole object or of the parts' checksums. It compares those that the client says.
+func (c *call) joined(id holt.ArtifactID, said []partXML, want map[string]string) (map[string]string, error) {
 	up, parts, err := c.d.opt.Objects.Parts(c.ctx, c.bucket, c.key, id, 1, holt.MostParts)
+	if errors.Is(err, holt.ErrNoUpload) {
+		return nil, nil // it may be complete
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -236,26 +257,39 @@ func (c *call) joined(id holt.ArtifactID, said []partXML) (map[string]string, er
 	for _, p := range parts {
 		of[p.Number] = p
 	}
-	header := sumPrefix + strings.ToLower(up.Headers[uploadAlgorithm])
-	sum := newSum(up.Headers[uploadAlgorithm])
+	algorithm := up.Headers[uploadAlgorithm]
+	header, sum, whole := sumPrefix+strings.ToLower(algorithm), newSum(algorithm), uint64(0)
+	poly, full := crcs[algorithm]
+	full = full && up.Headers[uploadType] == "FULL_OBJECT"
+	size := int64(0)
 	for _, p := range said {
+		size += of[p.PartNumber].Size
+	}
+	if text := c.r.Header.Get("X-Amz-Mp-Object-Size"); text != "" && text != strconv.FormatInt(size, 10) {
+		return nil, fail("InvalidRequest", "The provided 'x-amz-mp-object-size' header value %s does not match what was computed: %d", holt.Clip(text, 20), size)
+	}
+	for _, p := range said {
+		has := of[p.PartNumber]
 		for name, text := range p.sums() {
-			if has := of[p.PartNumber].Headers[name]; *text != "" && has != "" && *text != has {
+			if *text != "" && has.Headers[name] != "" && *text != has.Headers[name] {
 				return nil, fail("InvalidPart", "The checksum of part %d does not match.", p.PartNumber)
 			}
 		}
-		b, err := base64.StdEncoding.DecodeString(of[p.PartNumber].Headers[header])
-		if err != nil || len(b) == 0 {
-			sum = nil
+		b, err := base64.StdEncoding.DecodeString(has.Headers[header])
+		if sum == nil || err != nil || len(b) == 0 {
+			return nil, nil
 		}
-		if sum != nil {
-			sum.Write(b)
-		}
+		sum.Write(b)
+		whole = poly.join(whole, poly.value(b), has.Size)
 	}
-	if sum == nil {
-		return nil, nil
+	got := fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sum.Sum(nil)), len(said))
+	if full {
+		got = base64.StdEncoding.EncodeToString(poly.bytes(whole))
 	}
-	return map[string]string{header: fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sum.Sum(nil)), len(said))}, nil
+	if w := want[header]; w != "" && w != got && (full || w+fmt.Sprintf("-%d", len(said)) != got) {
+		return nil, fail("BadDigest", "The %s you specified did not match the calculated checksum.", header)
+	}
+	return map[string]string{header: got}, nil
 }
 
 func (c *call) abortUpload() error {
