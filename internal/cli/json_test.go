@@ -116,6 +116,8 @@ func TestAnswersKeepTheirShape(t *testing.T) {
 				switch id, _ := one["id"].(string); {
 				case strings.HasPrefix(id, "run_"):
 					ids["{run_id}"] = id
+				case strings.HasPrefix(id, "HOLT"):
+					ids["{s3_key}"] = id
 				case strings.HasPrefix(id, "job_"):
 					ids["{id}"] = id
 				case strings.HasPrefix(line, "computer hold ") && id != "":

@@ -85,7 +85,7 @@ func parseClaim(r *http.Request, query url.Values, now time.Time) (c claim, err 
 	}
 	if c.at, err = time.Parse(timeFormat, r.Header.Get("X-Amz-Date")); err != nil {
 		if c.at, err = http.ParseTime(r.Header.Get("Date")); err != nil {
-			return c, fail("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header")
+			return c, fail("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header.")
 		}
 	}
 	if c.payload = r.Header.Get(contentHash); c.payload == "" {

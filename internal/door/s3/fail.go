@@ -44,7 +44,7 @@ func (c *call) failureOf(err error) *failure {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, holt.ErrCondition):
-		return &failure{"PreconditionFailed", "At least one of the preconditions you specified did not hold."}
+		return &failure{"PreconditionFailed", "At least one of the pre-conditions you specified did not hold."}
 	case errors.Is(err, holt.ErrNoUpload):
 		return &failure{"NoSuchUpload", "The upload does not exist: it is complete, was aborted, or is too old."}
 	case errors.Is(err, holt.ErrPart):

@@ -16,9 +16,34 @@ type objectXML struct {
 	Key          string
 	LastModified string
 	ETag         string
+	sumXML
 	Size         int64
 	StorageClass string
 	Owner        *owner `xml:",omitempty"`
+}
+
+// sumXML says which checksum an object has.
+type sumXML struct {
+	ChecksumAlgorithm string `xml:",omitempty"`
+	ChecksumType      string `xml:",omitempty"`
+}
+
+func sumOf(o holt.Object) (s sumXML) {
+	for name, value := range o.Headers {
+		algorithm, ok := strings.CutPrefix(name, sumPrefix)
+		if ok && name != uploadAlgorithm && name != uploadType {
+			s = sumXML{strings.ToUpper(algorithm), sumType(value)}
+		}
+	}
+	return s
+}
+
+// sumType says what a checksum is of.
+func sumType(value string) string {
+	if strings.Contains(value, "-") {
+		return "COMPOSITE" // the checksums of parts
+	}
+	return "FULL_OBJECT"
 }
 
 type prefixXML struct{ Prefix string }
@@ -78,7 +103,7 @@ func (c *call) page(q holt.ObjectQuery) (holt.ObjectPage, listingXML, func(strin
 
 func (c *call) contents(p holt.ObjectPage, encode func(string) string, owned bool) (list []objectXML) {
 	for _, o := range p.Objects {
-		one := objectXML{Key: encode(o.Name), LastModified: at(o.CreatedAt), ETag: `"` + o.ETag + `"`, Size: o.Size, StorageClass: "STANDARD"}
+		one := objectXML{Key: encode(o.Name), LastModified: at(o.CreatedAt), ETag: `"` + o.ETag + `"`, sumXML: sumOf(o), Size: o.Size, StorageClass: "STANDARD"}
 		if owned {
 			who := c.owner()
 			one.Owner = &who
@@ -144,6 +169,7 @@ type versionXML struct {
 	IsLatest     bool
 	LastModified string
 	ETag         string `xml:",omitempty"`
+	sumXML
 	Size         *int64 `xml:",omitempty"`
 	StorageClass string `xml:",omitempty"`
 	Owner        owner
@@ -178,7 +204,7 @@ func (c *call) listVersions() error {
 		if o.Marker {
 			v.XMLName.Local = "DeleteMarker"
 		} else {
-			v.ETag, v.Size, v.StorageClass = `"`+o.ETag+`"`, &o.Size, "STANDARD"
+			v.ETag, v.Size, v.StorageClass, v.sumXML = `"`+o.ETag+`"`, &o.Size, "STANDARD", sumOf(*o)
 		}
 		list = append(list, v)
 	}
@@ -230,29 +256,33 @@ func (c *call) listUploads() error {
 		Uploads            []uploadXML `xml:"Upload"`
 		CommonPrefixes     []prefixXML
 	}{Bucket: c.bucket, KeyMarker: encode(key), UploadIDMarker: id, Prefix: encode(prefix), Delimiter: encode(delimiter), EncodingType: c.query.Get("encoding-type"), MaxUploads: limit}
-	after, shown := id == "", ""
+	after, last, lastID := id == "", "", ""
 	for _, u := range all {
-		switch {
-		case !strings.HasPrefix(u.Name, prefix) || u.Name < key || u.Name == key && id == "" && key != "":
-			continue
-		case u.Name == key && !after: // those of the marker's name that were shown
-			after = string(u.ID) == id
+		rest, ok := strings.CutPrefix(u.Name, prefix)
+		if !ok || u.Name < key {
 			continue
 		}
-		if i := strings.Index(u.Name[len(prefix):], delimiter); delimiter != "" && i >= 0 {
-			p := u.Name[:len(prefix)+i+len(delimiter)]
-			if p != shown && len(out.Uploads)+len(out.CommonPrefixes) < limit {
-				shown, out.CommonPrefixes = p, append(out.CommonPrefixes, prefixXML{encode(p)})
+		item := u.Name
+		if i := strings.Index(rest, delimiter); delimiter != "" && i >= 0 {
+			if item = prefix + rest[:i+len(delimiter)]; item <= key || item == last { // it is shown already
+				continue
 			}
-			continue
+		} else if u.Name == key { // those of the marker's name up to its id were shown
+			if shown := !after || id == ""; shown {
+				after = after || string(u.ID) == id
+				continue
+			}
 		}
 		if len(out.Uploads)+len(out.CommonPrefixes) == limit {
-			if n := len(out.Uploads); n > 0 {
-				out.IsTruncated, out.NextKeyMarker, out.NextUploadIDMarker = true, out.Uploads[n-1].Key, out.Uploads[n-1].UploadID
-			}
+			out.IsTruncated, out.NextKeyMarker, out.NextUploadIDMarker = limit > 0, encode(last), lastID
 			break
 		}
-		out.Uploads = append(out.Uploads, uploadXML{encode(u.Name), string(u.ID), c.owner(), c.owner(), "STANDARD", at(u.CreatedAt)})
+		if last, lastID = item, ""; item != u.Name {
+			out.CommonPrefixes = append(out.CommonPrefixes, prefixXML{encode(item)})
+			continue
+		}
+		lastID = string(u.ID)
+		out.Uploads = append(out.Uploads, uploadXML{encode(u.Name), lastID, c.owner(), c.owner(), "STANDARD", at(u.CreatedAt)})
 	}
 	c.xml(http.StatusOK, out)
 	return nil

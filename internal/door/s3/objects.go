@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"encoding/base64"
 	"encoding/xml"
 	"io"
 	"maps"
@@ -92,11 +93,7 @@ func (c *call) sums(o map[string]string) {
 	for name, value := range o {
 		if strings.HasPrefix(name, sumPrefix) && name != uploadAlgorithm && name != uploadType {
 			c.Header().Set(name, value)
-			kind := "FULL_OBJECT"
-			if strings.Contains(value, "-") { // of the checksums of parts
-				kind = "COMPOSITE"
-			}
-			c.Header().Set(sumPrefix+"type", kind)
+			c.Header().Set(uploadType, sumType(value))
 		}
 	}
 }
@@ -203,7 +200,7 @@ func parseRange(text string, size int64) (off, n int64, ok bool, err error) {
 func unmodified(h http.Header, prefix string, o holt.Object) error {
 	modified := o.CreatedAt.Truncate(time.Second)
 	match, none := h.Get(prefix+"If-Match"), h.Get(prefix+"If-None-Match")
-	failed := fail("PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
+	failed := fail("PreconditionFailed", "At least one of the pre-conditions you specified did not hold.")
 	if match != "" && !matches(match, o.ETag) {
 		return failed
 	}
@@ -319,6 +316,9 @@ func (c *call) source() (holt.Object, error) {
 	if id, ok := strings.CutPrefix(query, "versionId="); ok {
 		of.query.Set("versionId", id)
 	}
+	if who := c.r.Header.Get("X-Amz-Source-Expected-Bucket-Owner"); who != "" && who != c.owner().ID {
+		return holt.Object{}, fail("AccessDenied", "The source bucket is not of the owner %s.", holt.Clip(who, 64))
+	}
 	o, err := of.object()
 	c.Header().Del("X-Amz-Version-Id")
 	c.Header().Del("X-Amz-Delete-Marker")
@@ -373,7 +373,17 @@ func (c *call) copyObject() error {
 	}
 	r := c.reading(from, 0, from.Size)
 	defer r.Close()
-	o, err := c.d.opt.Objects.PutObject(c.ctx, p, r)
+	in := io.Reader(r)
+	if algorithm := c.r.Header.Get(uploadAlgorithm); algorithm != "" {
+		sum := newSum(algorithm)
+		if sum == nil {
+			return fail("InvalidRequest", "Checksum algorithm provided is unsupported.")
+		}
+		in, p.Late = io.TeeReader(r, sum), func() map[string]string {
+			return map[string]string{sumPrefix + strings.ToLower(algorithm): base64.StdEncoding.EncodeToString(sum.Sum(nil))}
+		}
+	}
+	o, err := c.d.opt.Objects.PutObject(c.ctx, p, in)
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (c *call) decode(most int64, into any) error {
 
 func decodeXML(text []byte, into any) error {
 	if err := xml.Unmarshal(text, into); err != nil {
-		return fail("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema")
+		return fail("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema.")
 	}
 	return nil
 }

@@ -60,6 +60,32 @@ func TestUploads(t *testing.T) {
 	if all := must(c.ListMultipartUploads(ctx, "data", "", "", "", "", 10))(t); len(all.Uploads) != 1 || all.Uploads[0].UploadID != id {
 		t.Errorf("%+v", all)
 	}
+	var aborted [][2]string
+	for _, name := range []string{"a/1", "a/2", "b"} {
+		more := must(c.NewMultipartUpload(ctx, "data", name, minio.PutObjectOptions{}))(t)
+		aborted = append(aborted, [2]string{name, more})
+	}
+	seen, key, mark := "", "", ""
+	for {
+		page := must(c.ListMultipartUploads(ctx, "data", "", key, mark, "/", 1))(t)
+		for _, p := range page.CommonPrefixes {
+			seen += p.Prefix + " "
+		}
+		for _, u := range page.Uploads {
+			seen += u.Key + " "
+		}
+		if key, mark = page.NextKeyMarker, page.NextUploadIDMarker; !page.IsTruncated {
+			break
+		}
+	}
+	for _, u := range aborted {
+		if err := c.AbortMultipartUpload(ctx, "data", u[0], u[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if seen != "a/ b big " {
+		t.Errorf("the uploads are %q", seen)
+	}
 	_, err := client.StatObject(ctx, "data", "big", minio.StatObjectOptions{})
 	wantCode(t, err, "NoSuchKey")
 	wrong := append([]minio.CompletePart{{PartNumber: 1, ETag: "0123"}}, parts[1:]...)

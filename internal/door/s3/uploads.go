@@ -33,6 +33,9 @@ func (c *call) createUpload() error {
 		return err
 	}
 	algorithm := c.r.Header.Get(uploadAlgorithm)
+	if algorithm == "" && c.r.Header.Get(uploadType) != "" {
+		return fail("InvalidRequest", "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.")
+	}
 	if algorithm != "" {
 		if newSum(algorithm) == nil {
 			return fail("InvalidRequest", "Checksum algorithm provided is unsupported.")
