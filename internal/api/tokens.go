@@ -15,7 +15,7 @@ type (
 	}
 	S3KeyKeyed struct {
 		Keyed
-		ID string `path:"key" maxLength:"64" doc:"access key id"`
+		ID string `path:"s3key" maxLength:"64" doc:"access key id"`
 	}
 	SSHKeyKeyed struct {
 		Keyed
@@ -41,7 +41,7 @@ var (
 	CreateS3Key = Post[TokenKeyed, holt.NewS3Key]("/v1/tokens/{token}/s3-keys", "createS3Key", "Make an S3 key of a token", Need{On: Content, Change: true}, Created,
 		Doc("A client of S3 signs its requests with it and has the token's rights. A token may have 100. The secret is in no other answer."))
 	ListS3Keys  = GetList[Paging]("/v1/s3-keys", "listS3Keys", "List the S3 keys", Need{On: Content}, func(k holt.S3Key) string { return k.ID }, Tag("tokens"))
-	DeleteS3Key = Delete[S3KeyKeyed, None]("/v1/s3-keys/{key}", "deleteS3Key", "Delete an S3 key", Need{On: Content, Change: true}, Tag("tokens"))
+	DeleteS3Key = Delete[S3KeyKeyed, None]("/v1/s3-keys/{s3key}", "deleteS3Key", "Delete an S3 key", Need{On: Content, Change: true}, Tag("tokens"))
 )
 
 // The gateway of SSH clients, and their keys.
