@@ -50,6 +50,7 @@ type ObjectCondition struct {
 type ObjectPut struct {
 	ArtifactPut
 	Headers map[string]string
+	Until   *time.Time // end of its retention, if that of [ArtifactPut] is not later
 	Hold    bool
 	If      ObjectCondition
 	Late    func() map[string]string // headers that are known when all bytes have arrived, such as checksums; nil: none

@@ -126,7 +126,7 @@ func (s *Store) PutObject(ctx context.Context, spec holt.ObjectPut, r io.Reader)
 
 // newObject is the row of an object that is to be stored, and how many bytes it may have.
 func (s *Store) newObject(ctx context.Context, spec holt.ObjectPut) (a row, most int64, err error) {
-	a = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: spec.Name, MediaType: spec.MediaType, Tags: spec.Tags, Hold: spec.Hold}}
+	a = row{Artifact: holt.Artifact{Bucket: spec.Bucket, Name: spec.Name, MediaType: spec.MediaType, Tags: spec.Tags, Hold: spec.Hold, RetainUntil: spec.Until}}
 	a.headers = map[string]string{}
 	bytes := 0
 	for name, value := range spec.Headers {

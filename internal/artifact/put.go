@@ -48,8 +48,9 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 		}
 		a.Bucket, a.bucketID, a.Tenant = b.name, b.id, b.tenant
 		if retain := max(time.Duration(retainMS)*time.Millisecond, b.retain); retain > 0 {
-			until := a.CreatedAt.Add(retain)
-			a.RetainUntil = &until
+			if until := a.CreatedAt.Add(retain); a.RetainUntil == nil || until.After(*a.RetainUntil) {
+				a.RetainUntil = &until
+			}
 		}
 		if err := claim.Bind(tx, string(a.ID)); err != nil {
 			return err

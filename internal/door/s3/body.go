@@ -100,7 +100,11 @@ func (b *body) verify() error {
 			}
 		}
 		if string(got) != string(c.want) {
-			return fail(c.failure, "The bytes that arrived do not have the checksum that the request says.")
+			what := "The " + strings.ToUpper(strings.TrimPrefix(c.header, sumPrefix)) + " you specified did not match the calculated checksum."
+			if c.header == "" {
+				what = "The bytes that arrived do not have the hash that the request says."
+			}
+			return fail(c.failure, "%s", what)
 		}
 		if c.header != "" {
 			b.sums[c.header] = base64.StdEncoding.EncodeToString(got)

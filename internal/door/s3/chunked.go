@@ -46,7 +46,7 @@ func newChunks(in io.Reader, s *signer, payload string) *chunks {
 	return c
 }
 
-var errIncomplete = fail("IncompleteBody", "The request body terminated unexpectedly or is not in chunks as its header says.")
+var errIncomplete = fail("IncompleteBody", "The request body terminated unexpectedly")
 
 func (c *chunks) Read(p []byte) (int, error) {
 	for c.err == nil && c.left == 0 {

@@ -317,6 +317,9 @@ func TestLock(t *testing.T) {
 	if err != nil || *mode != minio.Compliance || at.Sub(until).Abs() > 2*time.Second {
 		t.Errorf("%v %v %v", mode, at, err)
 	}
+	if err := c.PutObjectRetention(ctx, "data", "com", minio.PutObjectRetentionOptions{Mode: mode, RetainUntilDate: at}); err != nil {
+		t.Errorf("the same retention again: %v", err)
+	}
 	shorter, g := time.Now().Add(time.Hour), minio.Governance
 	for _, name := range []string{"gov", "com"} {
 		err := c.PutObjectRetention(ctx, "data", name, minio.PutObjectRetentionOptions{Mode: &g, RetainUntilDate: &shorter, GovernanceBypass: true})

@@ -46,7 +46,7 @@ func (c *call) failureOf(err error) *failure {
 	case errors.Is(err, holt.ErrCondition):
 		return &failure{"PreconditionFailed", "At least one of the pre-conditions you specified did not hold."}
 	case errors.Is(err, holt.ErrNoUpload):
-		return &failure{"NoSuchUpload", "The upload does not exist: it is complete, was aborted, or is too old."}
+		return &failure{"NoSuchUpload", "The specified multipart upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."}
 	case errors.Is(err, holt.ErrPart):
 		return &failure{"InvalidPart", err.Error()}
 	case errors.Is(err, holt.ErrPartSmall):
@@ -62,6 +62,9 @@ func (c *call) failureOf(err error) *failure {
 		holt.Forbidden: "AccessDenied", holt.OutOfSpace: "InsufficientStorage", holt.TooMany: "QuotaExceeded", holt.Unsupported: "NotImplemented",
 		holt.Unavailable: "ServiceUnavailable", holt.Timeout: "ServiceUnavailable", holt.NotFound: c.missing(),
 	}[e.Code]
+	if e.Code == holt.NotFound {
+		said = map[string]string{"NoSuchBucket": "The specified bucket does not exist.", "NoSuchKey": "The specified key does not exist.", "NoSuchVersion": "The specified version does not exist."}[code]
+	}
 	switch {
 	case code == "":
 		return &failure{"InternalError", "internal error; the daemon's log has details under request " + c.id}

@@ -53,7 +53,7 @@ func (c *call) lock(p *holt.ObjectPut) error {
 	if err != nil {
 		return err
 	}
-	p.RetainMS, p.Headers[holt.LockMode] = t.Sub(c.d.now()).Milliseconds()+1, mode
+	p.Until, p.Headers[holt.LockMode] = &t, mode
 	return nil
 }
 
@@ -66,7 +66,7 @@ func (c *call) future(text string) (time.Time, error) {
 	if !t.After(c.d.now()) {
 		return t, fail("InvalidArgument", "The retain until date must be in the future!")
 	}
-	return t, nil
+	return t.Truncate(time.Millisecond), nil // as it is shown
 }
 
 type retentionXML struct {

@@ -22,7 +22,7 @@ const uploadType = sumPrefix + "type"
 func (c *call) uploadID() (holt.ArtifactID, error) {
 	id, err := holt.ParseArtifactID(c.query.Get("uploadId"))
 	if err != nil {
-		return "", fail("NoSuchUpload", "The specified multipart upload does not exist.")
+		return "", fmt.Errorf("%w", holt.ErrNoUpload)
 	}
 	return id, nil
 }
