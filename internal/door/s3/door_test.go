@@ -259,6 +259,7 @@ func TestVersions(t *testing.T) {
 	}
 	_, err := get(t, c, "data", "x", minio.GetObjectOptions{})
 	wantCode(t, err, "NoSuchKey")
+	wantCode(t, c.RemoveObject(ctx, "data", "x", minio.RemoveObjectOptions{VersionID: "null"}), "NoSuchVersion")
 	if got, err := get(t, c, "data", "x", minio.GetObjectOptions{VersionID: one.VersionID}); err != nil || string(got) != "one" {
 		t.Errorf("%q %v", got, err)
 	}

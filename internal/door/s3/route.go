@@ -132,6 +132,11 @@ func decodeXML(text []byte, into any) error {
 // version returns the version that a request names. "null" is that of a bucket that keeps none.
 func (c *call) version() (holt.ArtifactID, error) {
 	text := c.query.Get("versionId")
+	if text == "null" {
+		if on, err := c.versioned(); err == nil && on {
+			return "", fail("NoSuchVersion", "The specified version does not exist.")
+		}
+	}
 	if text == "" || text == "null" {
 		return "", nil
 	}
