@@ -94,8 +94,8 @@ func (b *body) verify() error {
 	for _, c := range b.checks {
 		got := c.sum.Sum(nil)
 		if c.want == nil {
-			said, ok := b.chunks.got[c.header]
-			if c.want, ok = decodeSum(said, c.sum); !ok {
+			var ok bool
+			if c.want, ok = decodeSum(b.chunks.got[c.header], c.sum); !ok {
 				return fail("MalformedTrailerError", "The request has no valid trailer %s.", c.header)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -81,7 +80,6 @@ type Door struct {
 	server *http.Server
 	open   access.Counts
 	own    access.Rate // of each computer
-	wg     sync.WaitGroup
 }
 
 // New returns a door.
