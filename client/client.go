@@ -78,6 +78,7 @@ type Client struct {
 	Secrets        Secrets
 	SSH            SSH
 	SSHKeys        SSHKeys
+	S3Keys         S3Keys
 	Previews       Previews
 	Events         Events
 	Uploads        Uploads
@@ -134,7 +135,7 @@ func New(opt Options) (*Client, error) {
 	c.Computers, c.Snapshots, c.Networks, c.Limits, c.Stats, c.Secrets, c.Tokens, c.Audit = Computers{c}, Snapshots{c}, Networks{c}, Limits{c}, Stats{c}, Secrets{c}, Tokens{c}, Audit{c}
 	c.Runs, c.Terminals, c.Files = Runs{c}, Terminals{c}, Files{c: c}
 	c.Ports, c.Services, c.Previews = Ports{c}, Services{c}, Previews{c}
-	c.SSH, c.SSHKeys = SSH{c}, SSHKeys{c}
+	c.SSH, c.SSHKeys, c.S3Keys = SSH{c}, SSHKeys{c}, S3Keys{c}
 	c.Workspaces, c.WorkspaceFiles = Workspaces{c}, Files{c: c, workspaces: true}
 	c.History, c.Archive, c.Events, c.Uploads, c.Artifacts, c.ArtifactFiles = History{c}, Archive{c}, Events{c}, Uploads{c}, Artifacts{c}, Files{c: c, artifacts: true}
 	c.Images, c.Schedules, c.Jobs, c.Daemon = Images{c}, Schedules{c}, Jobs{c}, Daemon{c}

@@ -78,7 +78,8 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 		Tenants:  calls(10 * opt.CallRate),
 		Failures: failures, Trusted: trusted,
 	})
-	d.Own(s.Own)
+	objects := newS3(d, opt, trusted, failures, log)
+	d.Own(ownOf(d, s, objects))
 	socket := filepath.Join(opt.DataDir, "holt.sock")
 	at, err := listeners(opt, log, socket)
 	if err != nil {
@@ -109,6 +110,10 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 		log.Info("listening, every SSH client needs a key or a token", "ssh", at.ssh.Addr().String(), "host_key", d.SSH().Host().Fingerprint)
 		g.Go(func() error { return d.SSH().Serve(at.ssh) })
 	}
+	if at.s3 != nil {
+		log.Info("listening, every client of S3 needs a key", "s3", at.s3.Addr().String(), "tls", previews.tls != nil)
+		g.Go(func() error { return objects.Serve(encrypted(at.s3, previews.tls)) })
+	}
 	select {
 	case <-broken.Done():
 		log.Info("ending; computers keep running", "signal", ctx.Err() != nil)
@@ -121,9 +126,10 @@ func answer(ctx context.Context, d *daemon.Daemon, opt cli.ServeOptions, log *sl
 	var ends errgroup.Group // of both at once: the API's calls over TCP are the previews' listener's
 	ends.Go(func() error { return s.Shutdown(late) })
 	ends.Go(func() error { return previews.door.Shutdown(late) })
+	ends.Go(func() error { return objects.Shutdown(late) })
 	if err := ends.Wait(); err != nil {
 		log.Warn("calls in flight are cut off", "error", err)
-		_ = errors.Join(s.Close(), previews.door.Close()) // their listeners are closed already
+		_ = errors.Join(s.Close(), previews.door.Close(), objects.Close()) // their listeners are closed already
 	}
 	_ = d.SSH().Close() // it has nothing to say
 	return g.Wait()
@@ -151,7 +157,7 @@ func proxies(opt cli.ServeOptions) (trusted access.Proxies, err error) {
 }
 
 // doors are where a daemon listens; nil: not there.
-type doors struct{ local, tcp, metrics, ssh net.Listener }
+type doors struct{ local, tcp, metrics, ssh, s3 net.Listener }
 
 // listeners opens all of them, before anything is answered.
 func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors, err error) {
@@ -163,6 +169,7 @@ func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors,
 		{&at.local, true, func() (net.Listener, error) { return httpapi.ListenLocal(socket) }},
 		{&at.tcp, opt.Listen != "", func() (net.Listener, error) { return listenAPI(opt, log) }},
 		{&at.metrics, opt.MetricsListen != "", func() (net.Listener, error) { return listenMetrics(opt.MetricsListen, log) }},
+		{&at.s3, opt.S3Listen != s3Off, func() (net.Listener, error) { return listenS3(opt.S3Listen, log) }},
 		{&at.ssh, opt.SSHListen != sshOff, func() (net.Listener, error) { return listenSSH(opt.SSHListen, log) }},
 	} {
 		if !one.wanted {
@@ -176,7 +183,7 @@ func listeners(opt cli.ServeOptions, log *slog.Logger, socket string) (at doors,
 }
 
 func (at doors) close() (err error) {
-	for _, l := range []net.Listener{at.local, at.tcp, at.metrics, at.ssh} {
+	for _, l := range []net.Listener{at.local, at.tcp, at.metrics, at.ssh, at.s3} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}

@@ -13,6 +13,10 @@ type (
 		OneToken
 		Keyed
 	}
+	S3KeyKeyed struct {
+		Keyed
+		ID string `path:"s3key" maxLength:"64" doc:"access key id"`
+	}
 	SSHKeyKeyed struct {
 		Keyed
 		ID string `path:"key" maxLength:"128" doc:"id, fingerprint, or a name that only one has"`
@@ -32,7 +36,12 @@ var (
 		Doc("Also those that have expired: the newest 1000 of a tenant are kept for a week, and removed when another is made. They do not count towards the 1000 that a tenant may have."))
 	GetToken    = Get[OneToken, holt.Token]("/v1/tokens/{token}", "getToken", "Get a token, without its secret", Need{On: Content})
 	DeleteToken = Delete[TokenKeyed, None]("/v1/tokens/{token}", "deleteToken", "Revoke a token", Need{On: Content, Change: true},
-		Doc("The tokens that it created are revoked too. Their open calls and streams end at once."))
+		Doc("The tokens that it created are revoked too. Their open calls and streams end at once. Its S3 keys are deleted."))
+
+	CreateS3Key = Post[TokenKeyed, holt.NewS3Key]("/v1/tokens/{token}/s3-keys", "createS3Key", "Make an S3 key of a token", Need{On: Content, Change: true}, Created,
+		Doc("A client of S3 signs its requests with it and has the token's rights. A token may have 100. The secret is in no other answer."))
+	ListS3Keys  = GetList[Paging]("/v1/s3-keys", "listS3Keys", "List the S3 keys", Need{On: Content}, func(k holt.S3Key) string { return k.ID }, Tag("tokens"))
+	DeleteS3Key = Delete[S3KeyKeyed, None]("/v1/s3-keys/{s3key}", "deleteS3Key", "Delete an S3 key", Need{On: Content, Change: true}, Tag("tokens"))
 )
 
 // The gateway of SSH clients, and their keys.

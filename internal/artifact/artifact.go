@@ -80,6 +80,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	storing map[holt.ArtifactID]*storing
+	sends   map[holt.ArtifactID]*sends
 }
 
 // again is how long the bytes of an artifact that could not be stored wait until they are tried again.
@@ -93,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, queries: db.Turns{Most: 2, OfTenant: 1}}
+	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, sends: map[holt.ArtifactID]*sends{}, queries: db.Turns{Most: 2, OfTenant: 1}}
 	err := s.write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE state = 'writing'`)
 	})
@@ -217,6 +218,9 @@ func (s *Store) Read(ctx context.Context, ref string, off, n int64, w io.Writer)
 	if n < 0 || n > a.Size-off {
 		n = a.Size - off
 	}
+	if a.parts > 0 {
+		return s.readParts(ctx, a, off, n, w)
+	}
 	if a.State == holt.ArtifactStoring {
 		out := &counted{w: w}
 		err := s.cfg.Workspaces.Read(ctx, holt.AtCheckpoint(string(a.held), string(a.ID)), a.source, off, n, out)
@@ -233,16 +237,12 @@ func (s *Store) Read(ctx context.Context, ref string, off, n int64, w io.Writer)
 	if a.inline {
 		return s.readRow(ctx, a, off, n, w)
 	}
-	piece := make([]byte, min(n, 1<<20))
 	for n > 0 {
-		p := piece[:min(n, int64(len(piece)), mostPart-off%mostPart)]
-		if err := s.cfg.Archive.ReadAt(ctx, string(a.ID), partOf(off/mostPart), p, off%mostPart); err != nil {
+		m := min(n, mostPart-off%mostPart)
+		if err := s.readPart(ctx, a.ID, partOf(off/mostPart), off%mostPart, m, w); err != nil {
 			return err
 		}
-		if _, err := w.Write(p); err != nil {
-			return err
-		}
-		off, n = off+int64(len(p)), n-int64(len(p))
+		off, n = off+m, n-m
 	}
 	return nil
 }
@@ -421,6 +421,7 @@ func (s *Store) purge(ctx context.Context, a row) error {
 		at.cancel()
 		<-at.done
 	}
+	s.endSends(a.ID)
 	if a.held != "" {
 		if err := s.cfg.Workspaces.Release(ctx, a.held, string(a.ID)); err != nil {
 			return err
@@ -432,6 +433,9 @@ func (s *Store) purge(ctx context.Context, a row) error {
 		}
 	}
 	return s.write(ctx, func(tx *db.Tx) error {
+		if err := tx.Exec(`DELETE FROM artifact_part WHERE artifact = ?`, a.seq); err != nil {
+			return err
+		}
 		return tx.Exec(`DELETE FROM artifact WHERE seq = ? AND state = 'deleting'`, a.seq)
 	})
 }

@@ -153,11 +153,14 @@ func (s *Store) DeleteBucket(ctx context.Context, name, key string) error {
 					return err
 				}
 				used := false
-				err = tx.Query(`SELECT 1 FROM artifact WHERE bucket = ? LIMIT 1`, []any{b.id}, func(*db.Row) error { used = true; return nil })
+				err = tx.Query(`SELECT 1 FROM artifact WHERE bucket = ? AND state <> 'marker' LIMIT 1`, []any{b.id}, func(*db.Row) error { used = true; return nil })
 				if err == nil && used {
 					err = holt.Errorf(holt.Conflict, "the bucket %s is not empty", name).WithHint("delete its artifacts first; holt artifact list %s --versions shows them", name)
 				}
 				if err != nil {
+					return err
+				}
+				if err := tx.Exec(`DELETE FROM artifact WHERE bucket = ?`, b.id); err != nil { // delete markers
 					return err
 				}
 				return tx.Exec(`DELETE FROM bucket WHERE id = ?`, b.id)

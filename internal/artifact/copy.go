@@ -52,12 +52,16 @@ func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (h
 		return s.cfg.Computers.Write(ctx, spec.Computer, file, write, r)
 	}
 	var info holt.FileInfo
-	if a.inline {
+	sources, err := s.sources(ctx, a)
+	if err != nil {
+		return holt.FileInfo{}, err
+	}
+	if len(sources) == 0 {
 		r := content()
 		defer r.Close()
 		info, err = s.cfg.Workspaces.Write(ctx, to, file, write, r)
 	} else {
-		info, err = s.cfg.Workspaces.Adopt(ctx, to, file, write, a.sources())
+		info, err = s.cfg.Workspaces.Adopt(ctx, to, file, write, sources)
 	}
 	if err == nil && spec.Computer != "" {
 		info.Path = holt.OSString(path.Join(workspace.Home, string(info.Path)))
@@ -65,12 +69,28 @@ func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (h
 	return info, err
 }
 
-// sources are the parts of the archive that have the artifact's bytes.
-func (a row) sources() (list []workspace.Source) {
+// sources are the parts of the archive that have the artifact's bytes; none: they cannot be shared.
+func (s *Store) sources(ctx context.Context, a row) (list []workspace.Source, err error) {
+	if a.inline {
+		return nil, nil
+	}
+	if a.parts > 0 {
+		var parts []part
+		err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error { parts, err = partsOf(tx, `artifact = ? ORDER BY n`, a.seq); return err })
+		for _, p := range parts {
+			if p.Size > workspace.MostAdopted {
+				return nil, err
+			}
+			if p.Size > 0 {
+				list = append(list, workspace.Source{Space: string(a.ID), Part: p.name, Bytes: p.Size})
+			}
+		}
+		return list, err
+	}
 	for off := int64(0); off < a.Size; off += mostPart {
 		list = append(list, workspace.Source{Space: string(a.ID), Part: partOf(off / mostPart), Bytes: min(mostPart, a.Size-off)})
 	}
-	return list
+	return list, nil
 }
 
 // target returns the workspace that has a file, and the file's path there; "" and the path in the computer if none has it.

@@ -4,7 +4,7 @@
 // It does not know the archive's format (package chunk) or workspaces: it reads those through interfaces that package
 // daemon fills in.
 //
-// Format: tables bucket, artifact and artifact_link of the control database ([Schema]). The bytes of a small artifact are in its row;
+// Format: tables bucket, artifact, artifact_link and artifact_part of the control database ([Schema]). The bytes of a small artifact are in its row;
 // those of a larger one are the parts "body.N", a GiB each, of the archive's space that is named by the artifact's id. The archive stores
 // equal chunks once, so an artifact and the file that it was published from share theirs.
 //
@@ -19,6 +19,11 @@
 // In a bucket with a scan, the bytes are stored and scanned while the row is in state writing, also those of a file of a workspace.
 // A column of the bucket counts its bytes, for its quota; rows in state writing have what they claim of it. A row with due is
 // one that the rules of its bucket no longer allow.
+//
+// Clients of S3 see artifacts as objects, with headers and an ETag. An upload in parts is a row in state uploading; its parts
+// are parts "pNUMBER.ATTEMPT" of its space and rows of artifact_part. Completion makes the row an artifact in state storing,
+// which is read from its parts, also later. A delete marker is a row in state marker: a name whose newest row is one does
+// not exist but for clients of S3.
 //
 // A row is older than its space and its checkpoint, and is deleted after both (state deleting). So each row that a crash leaves
 // tells the next [Open] what to remove or to store.

@@ -29,6 +29,7 @@ func (s *Store) watch() {
 		case <-retry.C:
 			s.expire()
 		}
+		s.expireUploads()
 		list, err := s.rows(s.ctx, `WHERE a.state IN ('storing', 'deleting') OR a.held <> '' AND a.state = 'ready' ORDER BY a.seq`)
 		if err != nil && s.ctx.Err() == nil {
 			s.cfg.Log.Error("artifacts are not stored; they are tried again later", "again_in", again, "err", err)
@@ -122,11 +123,14 @@ func (s *Store) finish(ctx context.Context, id holt.ArtifactID) error {
 		s.mu.Unlock()
 		close(mine.done)
 	}()
-	list, err := s.rows(ctx, `WHERE a.id = ? AND a.held <> '' AND `+visible, id)
+	list, err := s.rows(ctx, `WHERE a.id = ? AND (a.held <> '' OR a.parts > 0) AND `+visible, id)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	a := list[0]
+	if a.parts > 0 {
+		return s.finishUpload(ctx, a)
+	}
 	if a.State == holt.ArtifactStoring {
 		at := holt.AtCheckpoint(string(a.held), string(a.ID))
 		err = s.store(ctx, &a, bucket{}, func(w io.Writer) error { return s.cfg.Workspaces.Read(ctx, at, a.source, 0, -1, w) })

@@ -175,7 +175,7 @@ func deleteIfDue(tx *db.Tx, a row, now time.Time) error {
 	return tx.Exec(`UPDATE artifact SET due = 0 WHERE seq = ?`, a.seq)
 }
 
-// remove makes a visible artifact invisible. The version before the newest is the newest then.
+// remove makes a visible artifact invisible. The version or delete marker before the newest is the newest then.
 func remove(tx *db.Tx, a row) error {
 	newest := false // by now
 	err := tx.Query(`SELECT newest FROM artifact WHERE seq = ?`, []any{a.seq}, func(r *db.Row) error { newest = r.Int64(0) != 0; return nil })
@@ -185,5 +185,5 @@ func remove(tx *db.Tx, a row) error {
 	if err != nil || !newest {
 		return err
 	}
-	return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+visible+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
+	return tx.Exec(`UPDATE artifact SET newest = 1 WHERE seq = (SELECT seq FROM artifact a WHERE bucket = ? AND name = ? AND `+listable+` ORDER BY version DESC LIMIT 1)`, a.bucketID, a.Name)
 }

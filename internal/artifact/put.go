@@ -33,7 +33,7 @@ const (
 // begin inserts the row of an artifact that is not there yet. Its retention is at least that of the bucket.
 func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempotency.Claim) (row, bucket, error) {
 	var b bucket
-	a.ID, a.CreatedAt, a.State = holt.NewArtifactID(), s.cfg.Now().UTC(), writing
+	a.ID, a.CreatedAt, a.State = holt.NewArtifactID(), s.cfg.Now().UTC(), cmp.Or(a.State, writing)
 	if a.Tree {
 		a.MediaType = cmp.Or(a.MediaType, "application/x-tar")
 	}
@@ -54,14 +54,15 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 		}
 		a.Bucket, a.bucketID, a.Tenant = b.name, b.id, b.tenant
 		if retain := max(time.Duration(retainMS)*time.Millisecond, b.retain); retain > 0 {
-			until := a.CreatedAt.Add(retain)
-			a.RetainUntil = &until
+			if until := a.CreatedAt.Add(retain); a.RetainUntil == nil || until.After(*a.RetainUntil) {
+				a.RetainUntil = &until
+			}
 		}
 		if err := claim.Bind(tx, string(a.ID)); err != nil {
 			return err
 		}
-		err = tx.Exec(`INSERT INTO artifact (id, bucket, name, state, held, source, size, type, created, retain, tags, computer, called, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			a.ID, a.bucketID, a.Name, a.State, a.held, a.source, a.Size, a.MediaType, a.CreatedAt.UnixNano(), nanos(a.RetainUntil), mustJSON(a.Tags), a.Origin.ComputerID, a.Origin.Computer, mustJSON(a.Origin))
+		err = tx.Exec(`INSERT INTO artifact (id, bucket, name, state, held, source, size, type, created, retain, tags, computer, called, origin, headers, hold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.ID, a.bucketID, a.Name, a.State, a.held, a.source, a.Size, a.MediaType, a.CreatedAt.UnixNano(), nanos(a.RetainUntil), mustJSON(a.Tags), a.Origin.ComputerID, a.Origin.Computer, mustJSON(a.Origin), mustJSON(a.headers), a.Hold)
 		if err != nil {
 			return err
 		}
@@ -145,6 +146,9 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 	}
 	was, sum := a.State, w.sum.Sum(nil)
 	a.Size, a.SHA256, a.inline = w.n, hex.EncodeToString(sum), w.archive == nil
+	if a.arrived != nil {
+		a.arrived(a)
+	}
 	if was != holt.ArtifactStoring {
 		if err := s.scan(ctx, a, b, w.stored()); err != nil {
 			return err
@@ -153,8 +157,8 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 	a.State = holt.ArtifactReady
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
-		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, tree = ?, origin = ? WHERE seq = ? AND state = ? RETURNING 1`,
-			[]any{w.n, sum, w.row(), a.indexSize, mustJSON(a.Origin), a.seq, was}, func(*db.Row) error { there = true; return nil })
+		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, tree = ?, origin = ?, etag = ?, headers = ? WHERE seq = ? AND state = ? RETURNING 1`,
+			[]any{w.n, sum, w.row(), a.indexSize, mustJSON(a.Origin), a.etag, mustJSON(a.headers), a.seq, was}, func(*db.Row) error { there = true; return nil })
 		if err == nil && !there {
 			err = holt.Errorf(holt.NotFound, "the artifact %s was deleted", a.ID)
 		}

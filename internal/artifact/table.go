@@ -29,6 +29,7 @@ CREATE TABLE bucket (
 	scan    TEXT NOT NULL,            -- command or URL; '' without
 	used    INTEGER NOT NULL DEFAULT 0, -- bytes of its artifacts, also of those in state writing, but not of deleting ones
 	changed INTEGER NOT NULL DEFAULT 0, -- counts changes of keep and replace; 0: all artifacts are as they want
+	s3      TEXT NOT NULL DEFAULT '{}', -- what only the S3 door reads
 	UNIQUE (tenant, name)
 );
 CREATE TABLE artifact (
@@ -38,7 +39,7 @@ CREATE TABLE artifact (
 	name    TEXT NOT NULL,
 	version INTEGER NOT NULL DEFAULT 0, -- order of those of one name
 	newest  INTEGER NOT NULL DEFAULT 0,
-	state   TEXT NOT NULL,            -- writing: not there yet; then storing or ready; deleting: its bytes are being removed
+	state   TEXT NOT NULL,            -- writing, uploading: not there yet; then storing or ready; marker: a delete marker; deleting: its bytes are being removed
 	held    TEXT NOT NULL DEFAULT '', -- workspace with a checkpoint that is named by the id
 	source  TEXT NOT NULL DEFAULT '', -- path in the checkpoint
 	size    INTEGER NOT NULL DEFAULT 0, -- of one in state writing: what it has claimed of the bucket's quota
@@ -54,8 +55,22 @@ CREATE TABLE artifact (
 	called  TEXT NOT NULL,            -- name of the computer that it comes from; ''
 	origin  TEXT NOT NULL DEFAULT '{}',
 	due     INTEGER NOT NULL DEFAULT 0, -- the rules of its bucket delete it as soon as it may be deleted
-	refused TEXT NOT NULL DEFAULT ''  -- why the scan of its bucket refuses it
+	refused TEXT NOT NULL DEFAULT '', -- why the scan of its bucket refuses it
+	etag    TEXT NOT NULL DEFAULT '', -- of S3; '': by the id
+	headers TEXT NOT NULL DEFAULT '{}',
+	parts   INTEGER NOT NULL DEFAULT 0 -- of a complete upload; its bytes are those of artifact_part
 );
+CREATE TABLE artifact_part (
+	artifact INTEGER NOT NULL,  -- seq
+	n        INTEGER NOT NULL,  -- number
+	part     TEXT NOT NULL,     -- of the archive's space
+	size     INTEGER NOT NULL,
+	etag     TEXT NOT NULL,
+	created  INTEGER NOT NULL,
+	headers  TEXT NOT NULL,
+	off      INTEGER NOT NULL DEFAULT 0, -- in the complete object
+	PRIMARY KEY (artifact, n)
+) WITHOUT ROWID;
 CREATE INDEX artifact_computer ON artifact (computer) WHERE computer <> '';
 CREATE INDEX artifact_name ON artifact (bucket, name, version DESC);
 CREATE INDEX artifact_called ON artifact (called) WHERE called <> '';
@@ -97,11 +112,17 @@ type row struct {
 	indexSize int64  // bytes of the index of a directory
 	own       bool   // its computer itself publishes it
 	refused   string // why the scan of the bucket refuses it
+	etag      string
+	headers   map[string]string
+	parts     int
+	arrived   func(*row)         // called with its bytes stored, before it is visible; nil: nothing is
+	may       func(*db.Tx) error // called before it is visible, in the same transaction; nil: it may
 }
 
 // columns is what scan takes. CROSS JOIN has SQLite look up the bucket of each artifact, and not the other way round.
 const columns = `a.seq, a.id, b.name, a.name, a.newest, a.state, a.held, a.source, a.size, coalesce(lower(hex(a.sha256)), ''), a.body IS NOT NULL,
-	a.type, a.created, a.retain, a.hold, a.tags, a.origin, b.tenant, a.bucket, a.version, a.tree FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket `
+	a.type, a.created, a.retain, a.hold, a.tags, a.origin, b.tenant, a.bucket, a.version, a.tree,
+	a.etag, a.headers, a.parts FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket `
 
 func scan(r *db.Row) (a row) {
 	a.seq, a.ID, a.Bucket, a.Name, a.Newest, a.State = r.Int64(0), holt.ArtifactID(r.Text(1)), r.Text(2), r.Text(3), r.Int64(4) != 0, holt.ArtifactState(r.Text(5))
@@ -116,6 +137,8 @@ func scan(r *db.Row) (a row) {
 	_ = json.Unmarshal(r.Bytes(16), &a.Origin)
 	a.Tenant, a.bucketID, a.version, a.indexSize = r.Text(17), r.Int64(18), r.Int64(19), r.Int64(20)
 	a.Tree = a.indexSize > 0
+	a.etag, a.parts = r.Text(21), int(r.Int64(23))
+	_ = json.Unmarshal(r.Bytes(22), &a.headers)
 	return a
 }
 
@@ -212,12 +235,20 @@ func show(tx *db.Tx, a row, b bucket, now time.Time) error {
 			return err
 		}
 	}
+	if a.may != nil {
+		if err := a.may(tx); err != nil {
+			return err
+		}
+	}
 	err = tx.Exec(`UPDATE artifact SET newest = 0 WHERE bucket = ? AND name = ? AND newest`, a.bucketID, a.Name)
 	if err == nil {
 		err = tx.Exec(`UPDATE artifact SET newest = 1, version = (SELECT max(version) + 1 FROM artifact WHERE bucket = ?2 AND name = ?3) WHERE seq = ?1`, a.seq, a.bucketID, a.Name)
 	}
 	if err == nil {
 		err = b.outdate(tx, a.Name, now)
+	}
+	if err == nil && b.replace {
+		err = tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE bucket = ? AND name = ? AND state = 'marker'`, a.bucketID, a.Name)
 	}
 	return err
 }
@@ -236,7 +267,7 @@ func others(tx *db.Tx, a row) error {
 func (s *Store) find(ctx context.Context, ref string) (row, error) {
 	condition, args := `WHERE a.id = ?1 AND (?2 = '' OR b.tenant = ?2) AND `+visible, []any{ref, holt.Confined(ctx)}
 	if in, name, ok := holt.CutArtifact(ref); ok {
-		condition, args = `WHERE a.bucket = (SELECT id FROM bucket WHERE tenant = ?1 AND name = ?2) AND a.name = ?3 AND a.newest`, []any{holt.TenantOf(ctx), in, name}
+		condition, args = `WHERE a.bucket = (SELECT id FROM bucket WHERE tenant = ?1 AND name = ?2) AND a.name = ?3 AND a.newest AND `+visible, []any{holt.TenantOf(ctx), in, name}
 	}
 	list, err := s.rows(ctx, condition, args...)
 	if err != nil {

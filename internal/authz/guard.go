@@ -1,6 +1,6 @@
 // Package authz checks each call at every door: it refuses calls that the caller's token does not permit.
 //
-// [Checker] checks calls of the API, [Sessions] those over SSH, [Port] those to previews.
+// [Checker] checks calls of the API, [Sessions] those over SSH, [Port] those to previews, [Objects] those of clients of S3.
 //
 // The package does not enforce tenants: the lookups of the nouns do (see [holt.Confined]), so that an object of
 // another tenant and an object that does not exist give the same error in the same time. It does not read tokens

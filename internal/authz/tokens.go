@@ -123,6 +123,32 @@ func (g *guard) deleteToken(ctx context.Context, in *api.TokenKeyed) error {
 	return nil
 }
 
+// seesS3Key hides keys of tokens with rights that the caller lacks.
+func (g *guard) seesS3Key(ctx context.Context, k holt.S3Key) error {
+	t, err := g.n.Tokens.Get(ctx, string(k.Token))
+	if err == nil {
+		err = g.seesToken(ctx, t)
+	}
+	return err
+}
+
+// deleteS3Key returns NotFound for a key of a token with rights that the caller lacks. A missing key passes, as of deleteToken.
+func (g *guard) deleteS3Key(ctx context.Context, in *api.S3KeyKeyed) error {
+	if _, err := g.ownCredentials(ctx, write); err != nil {
+		return err
+	}
+	k, err := g.n.S3Keys.Get(ctx, in.ID)
+	if err == nil {
+		err = g.seesS3Key(ctx, k)
+	} else if holt.CodeOf(err) == holt.NotFound {
+		return nil
+	}
+	if holt.CodeOf(err) == holt.Forbidden {
+		return holt.Errorf(holt.NotFound, "there is no S3 key %q", holt.Clip(in.ID, 80)).WithHint("holt token s3-keys shows all keys")
+	}
+	return err
+}
+
 // seesSSHKey hides keys with rights that the caller lacks.
 func (g *guard) seesSSHKey(ctx context.Context, k holt.SSHKey) error {
 	a, _ := holt.ActorOf(ctx)

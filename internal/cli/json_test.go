@@ -118,6 +118,8 @@ func TestAnswersKeepTheirShape(t *testing.T) {
 					ids["{run_id}"] = id
 				case strings.HasPrefix(id, "lnk_"):
 					ids["{link}"] = id
+				case strings.HasPrefix(id, "HOLT"):
+					ids["{s3_key}"] = id
 				case strings.HasPrefix(id, "job_"):
 					ids["{id}"] = id
 				case strings.HasPrefix(line, "computer hold ") && id != "":

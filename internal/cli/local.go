@@ -50,6 +50,8 @@ type ServeOptions struct {
 	Log           string     // file that standard error is, to be turned over when it is large; "" for another
 	Listen        string     // TCP address, "" for none
 	SSHListen     string     // TCP address for SSH clients; "": localhost:2222 if that is free, "off": none
+	S3Listen      string     // TCP address for clients of S3; "": localhost:4649 if that is free, "off": none
+	S3Hosts       []string   // names of the S3 door, below which buckets are host names
 	MetricsListen string     // loopback TCP address for metrics without a token, "" for none
 	LogFormat     string     // text, json, or auto
 	LogLevel      slog.Level // the least that is logged

@@ -51,7 +51,9 @@ func (a *app) settings(cmd *cobra.Command) *settings {
 	f.Var(s.oneOf(&s.Engine, a.engineSetting(), "auto", "qemu", "gvisor", "local"), "engine", "what runs computers that name no engine: qemu, gvisor, auto (qemu with KVM, else gvisor if it works here, else qemu in software emulation) or local (no isolation; for tests)")
 	f.StringVar(&s.Listen, "listen", "", "serve the API on this TCP address too, such as localhost:4646 (127.0.0.1 and ::1); every caller needs a token")
 	f.StringVar(&s.SSHListen, "ssh-listen", "", "serve SSH on this TCP address, such as 0.0.0.0:2222, or off; every client needs a key or a token (default: localhost:2222 if that port is free)")
-	f.BoolVar(&s.Insecure, "insecure-listen", false, "allow --listen and --preview-listen on addresses that other machines reach, without TLS; everything sent there, tokens included, is unencrypted")
+	f.StringVar(&s.S3Listen, "s3-listen", "", "serve S3 on this TCP address, such as 0.0.0.0:4649, or off; every client needs a key (default: localhost:4649 if that port is free)")
+	f.Var(list(&s.S3Hosts, func(string) error { return nil }), "s3-host", "a host name of --s3-listen, such as s3.example.com, below which buckets are host names: BUCKET.s3.example.com")
+	f.BoolVar(&s.Insecure, "insecure-listen", false, "allow --listen, --preview-listen and --s3-listen on addresses that other machines reach, without TLS; everything sent there, tokens included, is unencrypted")
 	f.Var(number(&s.CallRate, 2000, 0, 1e9), "token-rate", "calls per second that one token may make over TCP, on average; bursts may be twice that, and a tenant has 10 times as many; 0: no limit")
 	f.Var(number(&s.FailureRate, 60, 0, 1e9), "failure-rate", "calls per minute without a valid token that one address may make over TCP; 0: no limit")
 	f.Var(list(&s.Hosts, func(string) error { return nil }), "host", "a host name under which TCP callers reach the daemon, such as holt.example.com; calls to other names are refused, except IP addresses and localhost")
@@ -223,6 +225,9 @@ func (s *settings) check() error {
 	}
 	open := s.Insecure || s.Previews.encrypted()
 	if err := checkListen("--listen", s.Listen, open); err != nil {
+		return err
+	}
+	if err := checkListen("--s3-listen", s.S3Listen, open || s.S3Listen == "off"); err != nil {
 		return err
 	}
 	return checkListen("--preview-listen", s.Previews.Listen, open || s.Previews.Listen == "off")

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) tokenCommand() *cobra.Command {
-	return group("token", "Access tokens for the API and SSH", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
+	return group("token", "Access tokens for the API and SSH", a.tokenCreate(), a.tokenList(), a.tokenRevoke(), a.s3KeyCreate(), a.s3KeyList(), a.s3KeyDelete())
 }
 
 // scopeHelp says what scopes there are.

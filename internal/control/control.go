@@ -25,7 +25,7 @@ import (
 )
 
 // Schema makes all tables. The triggers of package event need the tables before it.
-var Schema = access.Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema + schedule.Schema + job.Schema +
+var Schema = access.Schema + access.S3Schema + computer.Schema + workspaces.Schema + archive.Schema + reserveSchema + schedule.Schema + job.Schema +
 	sshd.Schema + preview.Schema + upload.Schema + artifact.Schema + event.Schema
 
 // reserveSchema makes the table that reserves room in the database; package daemon fills and empties it.

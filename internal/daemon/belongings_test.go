@@ -45,6 +45,8 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	must(c.Jobs.Follow(ctx, job.ID, 0, func(holt.RunEvent) error { return nil }))
 	token, err := c.Tokens.Create(ctx, holt.TokenSpec{Name: name + "-token"}, "")
 	must(err)
+	s3key, err := c.S3Keys.Create(ctx, string(token.ID), "")
+	must(err)
 	key, err := c.SSHKeys.Add(ctx, holt.SSHKeySpec{Key: sshKey(t), Name: name + "-key"}, "")
 	must(err)
 	inputs, err := c.Jobs.Send(ctx, packed(t, "sent", "hello"))
@@ -60,7 +62,7 @@ func belongings(t *testing.T, c *client.Client, name string) (byID, byName vars)
 	must(err)
 	byID = vars{
 		"artifact": string(artifact.ID), "bucket": name + "-bucket",
-		"key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
+		"s3key": s3key.ID, "key": string(key.ID), "upload": string(upload.ID), "port": "80", "domain": domain,
 		"computer": string(machine.ID), "workspace": string(ws.ID), "run": string(run.ID), "terminal": string(terminal.ID), "schedule": string(schedule.ID),
 		"hold": string(hold.ID), "checkpoint": checkpoint.Name, "job": string(job.ID), "token": string(token.ID),
 		"snapshot": string(holt.NewSnapshotID()), "inputs": string(inputs.ID), "service": "web", "secret": "KEY", "link": string(holt.NewArtifactLinkID()), "image": "base", "tenant": "team-a",
@@ -96,7 +98,7 @@ func domainOf(id holt.ComputerID) string {
 func absent(name string) (byID, byName vars) {
 	byID = vars{
 		"artifact": string(holt.NewArtifactID()), "bucket": name + "-bucket",
-		"key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
+		"s3key": "HOLTAAAAAAAAAAAAAAAA", "key": string(holt.NewSSHKeyID()), "upload": string(holt.NewUploadID()), "port": "80", "domain": domainOf(holt.NewComputerID()),
 		"computer": string(holt.NewComputerID()), "workspace": string(holt.NewWorkspaceID()), "run": string(holt.NewRunID()), "terminal": string(holt.NewTerminalID()),
 		"schedule": string(holt.NewScheduleID()), "hold": string(holt.NewHoldID()), "checkpoint": name + "-point", "job": string(holt.NewJobID()), "token": string(holt.NewTokenID()),
 		"snapshot": string(holt.NewSnapshotID()), "inputs": string(holt.NewJobInputsID()), "service": "web", "secret": "KEY", "link": string(holt.NewArtifactLinkID()), "image": "base", "tenant": "team-z",

@@ -96,6 +96,7 @@ type Daemon struct {
 	computers  *computer.Store
 	jobs       *job.Store
 	tokens     *access.Tokens
+	s3keys     *access.S3Keys
 	audit      *audit.Log
 	schedules  *schedule.Store
 	previews   *preview.Store

@@ -10,6 +10,7 @@
 //	DATA/lock          held (flock) by the one daemon of the directory; has its process id
 //	DATA/holt.db       the control database; see package control
 //	DATA/token         see package access
+//	DATA/s3.key        likewise
 //	DATA/archive/      see package archive
 //	DATA/images/       unless the images are elsewhere; see package image
 //	DATA/computers/ID  see package computer

@@ -13,6 +13,7 @@ import (
 	"holt/internal/computer"
 	"holt/internal/control"
 	"holt/internal/door/preview"
+	"holt/internal/door/s3"
 	"holt/internal/door/sshd"
 	"holt/internal/idempotency"
 	"holt/internal/job"
@@ -43,7 +44,7 @@ func (d *Daemon) Nouns() nouns.Set {
 	set := nouns.Set{
 		Computers: computers{d.computers, d.computers.Memory()}, Snapshots: d.computers.Snapshots(), Runs: d.computers.Runs(), Terminals: d.computers.Terminals(), Ports: d.computers.Ports(), Services: d.computers.Services(), Files: d.computers.Files(),
 		Workspaces: d.workspaces, WorkspaceFiles: d.workspaces.Files(), History: d.workspaces.History(), Archive: d.archive,
-		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Artifacts: d.artifacts, ArtifactFiles: d.artifacts.Files(), Audit: d.audit, Daemon: d,
+		Images: d.computers.Templates(), Schedules: d.schedules, Jobs: d.jobs, Networks: d.computers.Networks(), Limits: d.computers.TenantLimits(), Stats: stats{d}, Secrets: d.computers.Secrets(), SSH: d.gate, SSHKeys: sshKeys{d.gate.Keys(), d.keys}, S3Keys: control.S3Keys{S3Keys: d.s3keys, Calls: d.keys}, Previews: d.previews, Events: d.events, Uploads: d.uploads, Artifacts: d.artifacts, ArtifactFiles: d.artifacts.Files(), Audit: d.audit, Daemon: d,
 	}
 	control.Fill(&set, d.db, d.keys, d.tokens)
 	return set
@@ -53,6 +54,17 @@ func (d *Daemon) Nouns() nouns.Set {
 type computers struct {
 	*computer.Store
 	*computer.Memory
+}
+
+// S3 returns what the door of clients of S3 needs: the keys, and the objects with checks of rights.
+func (d *Daemon) S3() (*access.S3Keys, s3.Objects) {
+	return d.s3keys, authz.Objects(d.Nouns(), d.artifacts)
+}
+
+// Actor returns a computer as the caller of its own requests.
+func (d *Daemon) Actor(ctx context.Context, id holt.ComputerID) (holt.Actor, error) {
+	c, err := d.computers.Get(ctx, string(id))
+	return holt.Actor{Computer: id, Name: c.Name, Tenant: c.Tenant}, err
 }
 
 // SSH returns the door of SSH clients.

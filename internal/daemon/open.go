@@ -203,8 +203,9 @@ func (d *Daemon) openJobs(ctx context.Context) (err error) {
 // openTokens makes the first token, if clients will connect over TCP and no admin has a token.
 func (d *Daemon) openTokens(ctx context.Context) error {
 	d.tokens = access.New(d.db)
-	if !d.cfg.TCP {
-		return nil
+	var err error
+	if d.s3keys, err = access.OpenS3Keys(d.tokens, d.dir("s3.key")); err != nil || !d.cfg.TCP {
+		return err
 	}
 	return access.First{Tokens: d.tokens, Dir: d.cfg.DataDir, Fail: d.cfg.Fail, Log: d.log}.Make(ctx)
 }

@@ -119,9 +119,9 @@ var triggers = []string{
 	trigger("job_deleted", `AFTER DELETE ON job`,
 		row{`'job.deleted'`, `json_extract(old.record, '$.tenant')`, ``, ``, `old.id`, ``, ``}),
 
-	trigger("artifact_created", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state IN ('storing', 'ready')`, artifact(`'artifact.created'`, "new", ``)),
+	trigger("artifact_created", `AFTER UPDATE OF state ON artifact WHEN old.state IN ('writing', 'uploading') AND new.state IN ('storing', 'ready')`, artifact(`'artifact.created'`, "new", ``)),
 	trigger("artifact_deleted", `AFTER UPDATE OF state ON artifact WHEN old.state IN ('storing', 'ready') AND new.state = 'deleting'`, artifact(`'artifact.deleted'`, "new", ``)),
-	trigger("artifact_refused", `AFTER UPDATE OF state ON artifact WHEN old.state = 'writing' AND new.state = 'deleting' AND new.refused <> ''`,
+	trigger("artifact_refused", `AFTER UPDATE OF state ON artifact WHEN old.state IN ('writing', 'uploading') AND new.state = 'deleting' AND new.refused <> ''`,
 		artifact(`'artifact.refused'`, "new", `json_object('reason', substr(new.refused, 1, 200))`)),
 
 	// A change of a schedule is written as INSERT OR REPLACE.

@@ -15,6 +15,7 @@ import (
 
 	"holt"
 	"holt/internal/engine/machine"
+	"holt/internal/network/netstack"
 )
 
 const (
@@ -29,16 +30,31 @@ const (
 	callIdle  = 30 * time.Second
 )
 
-// internal forwards calls of http://holt.internal/ to the present daemon.
+// internal forwards calls of http://holt.internal/ and http://s3.holt.internal/ to the present daemon.
 func (p *process) internal() http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "holt.internal"}) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to := netstack.InternalName
+			if OwnS3(r.In) {
+				to = netstack.S3Name
+			}
+			r.SetURL(&url.URL{Scheme: "http", Host: to})
+		},
 		Transport: &http.Transport{
 			DisableCompression: true, MaxConnsPerHost: mostCalls, IdleConnTimeout: callIdle, MaxResponseHeaderBytes: 1 << 16,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dir.Dial(ctx, ownSocket) },
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { Away(w) },
 	}
+}
+
+// OwnS3 reports whether a computer's call is of a client of S3.
+func OwnS3(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return host == netstack.S3Name
 }
 
 // Away answers a call while no daemon runs.

@@ -59,6 +59,16 @@ type SSHKeys interface {
 	Delete(ctx context.Context, ref, key string) (holt.SSHKey, error)
 }
 
+// S3Keys are the keys with which clients of S3 sign requests.
+type S3Keys interface {
+	// Create makes one of a token. A repeated call gets the same. NotFound, TooMany.
+	Create(ctx context.Context, token, key string) (holt.NewS3Key, error)
+	Get(ctx context.Context, id string) (holt.S3Key, error)
+	// List returns those of the caller's tenant, in any order.
+	List(ctx context.Context) ([]holt.S3Key, error)
+	Delete(ctx context.Context, id, key string) error
+}
+
 // Uploads are files that come in pieces, over any number of connections.
 type Uploads interface {
 	// Create begins one. NotFound: the computer or workspace; OutOfSpace; TooMany.

@@ -38,6 +38,7 @@ type Set struct {
 	Secrets        Secrets
 	SSH            SSH
 	SSHKeys        SSHKeys
+	S3Keys         S3Keys
 	Previews       Previews
 	Events         Events
 	Uploads        Uploads

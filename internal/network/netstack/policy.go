@@ -12,6 +12,7 @@ import (
 // Names that the resolver answers itself.
 const (
 	InternalName = "holt.internal"      // this computer's own API
+	S3Name       = "s3.holt.internal"   // this computer's own artifacts, for clients of S3
 	HostName     = "host.holt.internal" // granted ports of the host's loopback
 	ProxyName    = "proxy.holt.internal"
 )

@@ -142,7 +142,7 @@ func (s *Stack) proxy(w http.ResponseWriter, r *http.Request) {
 		port = "80"
 	}
 	name, _ := canonical(host)
-	if port == "80" && (name == InternalName || host == Gateway.String()) {
+	if port == "80" && (name == InternalName || name == S3Name || host == Gateway.String()) {
 		s.internal.ServeHTTP(w, r)
 		return
 	}

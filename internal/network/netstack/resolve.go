@@ -139,7 +139,7 @@ func (r *resolver) answer(ctx context.Context, q *dns.Msg) *dns.Msg {
 	name, ok := canonical(ask.Name)
 	p := r.s.policy.Load()
 	switch {
-	case name == InternalName || name == HostName || name == ProxyName:
+	case name == InternalName || name == S3Name || name == HostName || name == ProxyName:
 		return own(q, ask)
 	case !ok && ask.Name != ".":
 		return refuse(q, dns.RcodeNameError, nil)

@@ -237,7 +237,7 @@ func TestAllow(t *testing.T) {
 	if err := g.echo("tcp", "93.184.216.34", time.Second); err == nil {
 		t.Error("an address without its name")
 	}
-	for name, address := range map[string]string{"registry.example": "93.184.216.34", "a.b.cdn.example": "151.101.1.1", "A.B.CDN.example": "151.101.1.1", HostName: Gateway.String(), InternalName: Gateway.String()} {
+	for name, address := range map[string]string{"registry.example": "93.184.216.34", "a.b.cdn.example": "151.101.1.1", "A.B.CDN.example": "151.101.1.1", HostName: Gateway.String(), InternalName: Gateway.String(), S3Name: Gateway.String()} {
 		if all, why := g.addresses(name); !slices.Equal(all, []string{address}) {
 			t.Errorf("%s is %v, %s", name, all, why)
 		}

@@ -36,6 +36,7 @@ func tokenVerbs(t *testing.T, n nouns.Set) {
 		fail(t, n.Tokens.Delete(ctx, string(made.ID), "two"))
 	}
 	WantCode(t, n.Tokens.Delete(ctx, string(made.ID), ""), holt.NotFound)
+	s3KeyVerbs(t, n, other.ID)
 	_, err = n.Tokens.Get(ctx, string(made.ID))
 	WantCode(t, err, holt.NotFound)
 	fail(t, n.Tokens.Delete(ctx, "ci", ""))
@@ -45,4 +46,29 @@ func tokenVerbs(t *testing.T, n nouns.Set) {
 	}
 	_, err = n.Tokens.Create(ctx, holt.TokenSpec{}, "")
 	WantCode(t, err, holt.InvalidArgument)
+}
+
+// s3KeyVerbs makes S3 keys of a token: a repeated call gets the same, and only those answers have the secret.
+func s3KeyVerbs(t *testing.T, n nouns.Set, token holt.TokenID) {
+	ctx := t.Context()
+	one := Must(n.S3Keys.Create(ctx, string(token), "s3-one"))(t)
+	if again := Must(n.S3Keys.Create(ctx, string(token), "s3-one"))(t); again != one || one.Secret == "" || one.Token != token {
+		t.Errorf("made %+v, and then %+v", one, again)
+	}
+	two := Must(n.S3Keys.Create(ctx, string(token), ""))(t)
+	if two.ID == one.ID || two.Secret == one.Secret {
+		t.Errorf("made %s and %s", one.ID, two.ID)
+	}
+	if got := Must(n.S3Keys.Get(ctx, one.ID))(t); got != one.S3Key {
+		t.Errorf("got %+v, not %+v", got, one.S3Key)
+	}
+	if all := Must(n.S3Keys.List(ctx))(t); len(all) != 2 {
+		t.Errorf("%+v", all)
+	}
+	for range 2 {
+		fail(t, n.S3Keys.Delete(ctx, one.ID, "s3-gone"))
+	}
+	WantCode(t, n.S3Keys.Delete(ctx, one.ID, ""), holt.NotFound)
+	_, err := n.S3Keys.Create(ctx, "nobody", "")
+	WantCode(t, err, holt.NotFound)
 }
