@@ -83,7 +83,7 @@ var (
 		Bytes("application/octet-stream", "its bytes, with its media type"), Also(206, "the range's bytes"), Also(304, "the artifact has the ETag that was given"),
 		Doc("Takes one byte range (RFC 9110). The answer is a download (Content-Disposition: attachment) without scripts, since an artifact may be a page that its computer made."))
 	CopyArtifact = Post[ArtifactCopying, holt.FileInfo]("/v1/artifacts/{artifact}/copy", "copyArtifact", "Copy an artifact into a workspace or a computer", Need{On: Content, Change: true},
-		Doc("A file of a workspace shares the artifact's stored bytes: this takes the same time for any size. Other files of a computer are written by its agent. An existing file is overwritten."))
+		Doc("A file of a workspace of 1 MiB or more shares the artifact's stored bytes: they are not copied. Other files of a computer are written by its agent. An existing file is overwritten."))
 	ZipArtifact = Get[OneArtifact, Stream]("/v1/artifacts/{artifact}/zip", "zipArtifact", "Get a directory as a zip archive", Need{On: Content}, Audited(AuditAll),
 		Bytes("application/zip", "a zip archive"))
 	UpdateArtifact = Patch[ArtifactUpdate, holt.Artifact]("/v1/artifacts/{artifact}", "updateArtifact", "Change tags, retention or hold of an artifact", Need{On: Content, Change: true})

@@ -65,17 +65,20 @@ type Config struct {
 
 // Store is the artifacts of one daemon.
 type Store struct {
-	cfg    Config
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	work   chan struct{} // has an element when there may be artifacts to store
-	rules  chan struct{} // has an element when rules of buckets may delete some
-	scans  chan struct{} // has an element for each scan that runs
+	cfg     Config
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	work    chan struct{} // has an element when there may be artifacts to store
+	rules   chan struct{} // has an element when rules of buckets may delete some
+	scans   chan struct{} // has an element for each scan that runs
+	scansOf sync.Map      // by tenant: chan struct{}, with an element for each that runs or waits for one of the above
+	own     sync.Map      // computers that are storing an artifact of their own: chan struct{}, closed at its end
 
 	scanTime time.Duration // after which a scan is ended
 
 	queries db.Turns
+	indexes indexes
 	busy    sync.Map // tenants whose artifacts are being stored
 
 	mu      sync.Mutex
@@ -94,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, sends: map[holt.ArtifactID]*sends{}, queries: db.Turns{Most: 2, OfTenant: 1}}
+	s := &Store{cfg: cfg, work: make(chan struct{}, 1), rules: make(chan struct{}, 1), scans: make(chan struct{}, mostScans), scanTime: mostScanTime, storing: map[holt.ArtifactID]*storing{}, sends: map[holt.ArtifactID]*sends{}, queries: db.Turns{Most: 2, OfTenant: 1}, indexes: indexes{decoding: make(chan struct{}, mostDecoding)}}
 	err := s.write(ctx, func(tx *db.Tx) error {
 		return tx.Exec(`UPDATE artifact SET state = 'deleting' WHERE state = 'writing'`)
 	})
@@ -234,17 +237,7 @@ func (s *Store) Read(ctx context.Context, ref string, off, n int64, w io.Writer)
 		}
 		a, off, n = now, off+out.n, n-out.n
 	}
-	if a.inline {
-		return s.readRow(ctx, a, off, n, w)
-	}
-	for n > 0 {
-		m := min(n, mostPart-off%mostPart)
-		if err := s.readPart(ctx, a.ID, partOf(off/mostPart), off%mostPart, m, w); err != nil {
-			return err
-		}
-		off, n = off+m, n-m
-	}
-	return nil
+	return s.readStored(ctx, a, off, n, w)
 }
 
 func (s *Store) readRow(ctx context.Context, a row, off, n int64, w io.Writer) error {

@@ -12,8 +12,11 @@ import (
 	"holt/internal/workspace"
 )
 
-// Copy writes an artifact to a file of a workspace or a computer. A file of a workspace shares the artifact's bytes in the
-// archive, so that it takes the same time for any size.
+// leastShared is from how many bytes on a copy shares those of the artifact: each share is a change of the archive.
+const leastShared = 1 << 20
+
+// Copy writes an artifact to a file of a workspace or a computer. A large file of a workspace shares the artifact's bytes in the
+// archive: they are not copied.
 //
 // Errors: NotFound (the artifact, or the directory), InvalidArgument (the path is a directory), OutOfSpace (the quota of the workspace).
 func (s *Store) Copy(ctx context.Context, ref string, spec holt.ArtifactCopy, key string) (holt.FileInfo, error) {
@@ -71,7 +74,7 @@ func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (h
 
 // sources are the parts of the archive that have the artifact's bytes; none: they cannot be shared.
 func (s *Store) sources(ctx context.Context, a row) (list []workspace.Source, err error) {
-	if a.inline {
+	if a.Size < leastShared {
 		return nil, nil
 	}
 	if a.parts > 0 {

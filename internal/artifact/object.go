@@ -89,6 +89,11 @@ func holds(ctx context.Context, tx *db.Tx, b bucket, name string, c holt.ObjectC
 // Errors: NotFound (the bucket), InvalidArgument (name, media type or tags), Conflict ([holt.ErrCondition]), TooMany (of a
 // computer), OutOfSpace, those of r.
 func (s *Store) PutObject(ctx context.Context, spec holt.ObjectPut, r io.Reader) (holt.Object, error) {
+	end, err := s.alone(ctx)
+	if err != nil {
+		return holt.Object{}, err
+	}
+	defer end()
 	a, most, err := s.newObject(ctx, spec)
 	if err != nil {
 		return holt.Object{}, err

@@ -56,7 +56,11 @@ func (s *Store) publish(ctx context.Context, origin holt.ArtifactOrigin, spec ho
 	}
 	c, err := s.cfg.Computers.Get(ctx, spec.Computer)
 	if err == nil {
-		err = s.room(ctx, c, &p)
+		var end func()
+		if end, err = s.alone(ctx); err == nil {
+			defer end()
+			err = s.room(ctx, c, &p)
+		}
 	}
 	if err != nil {
 		return holt.Artifact{}, err
@@ -107,6 +111,26 @@ func (s *Store) room(ctx context.Context, c holt.Computer, p *publication) error
 			WithHint("its owner can publish more, and delete some: holt artifact list --from %s", c.Name)
 	}
 	return nil
+}
+
+// alone waits until the computer that calls, if one does, stores no other artifact, so that [Store.room] bounds what all have together.
+func (s *Store) alone(ctx context.Context) (end func(), err error) {
+	a, _ := holt.ActorOf(ctx)
+	if a.Computer == "" {
+		return func() {}, nil
+	}
+	mine := make(chan struct{})
+	for {
+		other, busy := s.own.LoadOrStore(a.Computer, mine)
+		if !busy {
+			return func() { s.own.Delete(a.Computer); close(mine) }, nil
+		}
+		select {
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // workspaceOf returns the id of a computer's workspace.

@@ -75,6 +75,13 @@ func (s *Store) scan(ctx context.Context, a *row, b bucket, content io.Reader) e
 	if b.scan == "" {
 		return nil
 	}
+	of, _ := s.scansOf.LoadOrStore(a.Tenant, make(chan struct{}, mostScans/2)) // some are left for other tenants
+	select {
+	case of.(chan struct{}) <- struct{}{}:
+		defer func() { <-of.(chan struct{}) }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	select {
 	case s.scans <- struct{}{}:
 		defer func() { <-s.scans }()

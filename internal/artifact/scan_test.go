@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -149,7 +150,7 @@ func TestScanURL(t *testing.T) {
 	}
 }
 
-// TestScansWait: four scans run at a time. A store that is closed while they run leaves rows, which the next one
+// TestScansWait: four scans run at a time, two of a tenant. A store that is closed while they run leaves rows, which the next one
 // removes.
 func TestScansWait(t *testing.T) {
 	w := newWorld(t)
@@ -164,11 +165,20 @@ func TestScansWait(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer s.Close()
-	w.bucket(holt.BucketSpec{Name: "scanned", Scan: s.URL})
+	other := holt.WithActor(t.Context(), holt.Actor{Token: holt.NewTokenID(), Tenant: "other"})
+	for _, ctx := range []context.Context{t.Context(), other} {
+		if _, err := w.CreateBucket(ctx, holt.BucketSpec{Name: "scanned", Scan: s.URL}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var wg sync.WaitGroup
-	for i := range 6 {
+	for i := range 10 {
 		wg.Go(func() {
-			if _, err := w.Put(t.Context(), holt.ArtifactPut{Bucket: "scanned", Name: fmt.Sprint(i)}, strings.NewReader(strings.Repeat("x", 20_000))); err == nil {
+			ctx := t.Context()
+			if i >= 8 {
+				ctx = other
+			}
+			if _, err := w.Put(ctx, holt.ArtifactPut{Bucket: "scanned", Name: fmt.Sprint(i)}, strings.NewReader(strings.Repeat("x", 20_000))); err == nil {
 				t.Error("it was stored")
 			}
 		})

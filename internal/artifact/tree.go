@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
+	"sync"
 
 	"holt"
 	"holt/internal/store/tarball"
@@ -15,6 +17,45 @@ import (
 
 const indexPart = "index"
 
+// indexes is the indexes that were decoded last. They never change.
+type indexes struct {
+	decoding chan struct{} // has an element for each that is being decoded
+	mu       sync.Mutex
+	last     []decoded // the latest is the last
+}
+
+type decoded struct {
+	id holt.ArtifactID
+	x  *tarball.Index
+}
+
+// Bounds of memory for indexes.
+const (
+	mostIndexes  = 4 // that are kept
+	mostDecoding = 2 // at once
+)
+
+// of returns the index of an artifact; nil if it is not kept.
+func (k *indexes) of(id holt.ArtifactID) *tarball.Index {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, d := range k.last {
+		if d.id == id {
+			return d.x
+		}
+	}
+	return nil
+}
+
+func (k *indexes) keep(d decoded) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = append(slices.DeleteFunc(k.last, func(was decoded) bool { return was.id == d.id }), d)
+	if len(k.last) > mostIndexes {
+		k.last = slices.Delete(k.last, 0, 1)
+	}
+}
+
 // indexed has read write the tar stream of a directory, and returns its index.
 func indexed(w io.Writer, read func(io.Writer) error) (*tarball.Index, error) {
 	r, in := io.Pipe()
@@ -24,7 +65,7 @@ func indexed(w io.Writer, read func(io.Writer) error) (*tarball.Index, error) {
 		in.CloseWithError(err)
 		done <- err
 	}()
-	x, err := tarball.Read(io.TeeReader(r, w))
+	x, err := tarball.Read(io.TeeReader(r, w)) // its error is that of read or w, if they have one
 	r.CloseWithError(err)
 	if failed := <-done; err == nil {
 		err = failed
@@ -66,12 +107,42 @@ func (s *Store) index(ctx context.Context, ref string) (row, *tarball.Index, err
 		x, err := tarball.Read(&content)
 		return a, x, err
 	}
+	if x := s.indexes.of(a.ID); x != nil {
+		return a, x, nil
+	}
+	select {
+	case s.indexes.decoding <- struct{}{}:
+		defer func() { <-s.indexes.decoding }()
+	case <-ctx.Done():
+		return a, nil, context.Cause(ctx)
+	}
+	if x := s.indexes.of(a.ID); x != nil { // decoded meanwhile
+		return a, x, nil
+	}
 	b := make([]byte, a.indexSize)
 	if err := s.cfg.Archive.ReadAt(ctx, string(a.ID), indexPart, b, 0); err != nil {
 		return a, nil, err
 	}
 	x, err := tarball.Decode(b)
+	if err == nil {
+		s.indexes.keep(decoded{a.ID, x})
+	}
 	return a, x, err
+}
+
+// readStored writes n bytes of a directory's stream from offset off to w.
+func (s *Store) readStored(ctx context.Context, a row, off, n int64, w io.Writer) error {
+	if a.inline {
+		return s.readRow(ctx, a, off, n, w)
+	}
+	for n > 0 {
+		m := min(n, mostPart-off%mostPart)
+		if err := s.readPart(ctx, a.ID, partOf(off/mostPart), off%mostPart, m, w); err != nil {
+			return err
+		}
+		off, n = off+m, n-m
+	}
+	return nil
 }
 
 // Zip writes a directory as a zip archive.
@@ -82,7 +153,7 @@ func (s *Store) Zip(ctx context.Context, ref string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return x.Zip(w, func(off, n int64, w io.Writer) error { return s.Read(ctx, string(a.ID), off, n, w) })
+	return x.Zip(w, func(off, n int64, w io.Writer) error { return s.readStored(ctx, a, off, n, w) })
 }
 
 // Files are the files of artifacts that are directories. Paths are absolute; / is the directory.
@@ -123,13 +194,14 @@ func (f Files) List(ctx context.Context, ref, dir string, spec holt.PageSpec) (p
 		return page, err
 	}
 	page.Items = []holt.FileInfo{}
+	after := holt.ParseOSString(spec.Cursor)
 	for _, e := range x.List(dir) {
 		info := shownAt(e)
-		if spec.Cursor != "" && string(info.Name) <= spec.Cursor {
+		if info.Name <= after {
 			continue
 		}
 		if len(page.Items) == spec.Most() {
-			page.Next = string(page.Items[len(page.Items)-1].Name)
+			page.Next = page.Items[len(page.Items)-1].Name.Text()
 			break
 		}
 		page.Items = append(page.Items, info)
@@ -143,14 +215,12 @@ func (f Files) Read(ctx context.Context, ref, file string, off, n int64, w io.Wr
 	if err != nil {
 		return err
 	}
-	at, _, err := holt.Follow(path.Join("/", file), func(file string) (holt.FileInfo, error) {
-		e, err := x.Find(file)
+	var e tarball.Entry
+	_, _, err = holt.Follow(path.Join("/", file), func(file string) (holt.FileInfo, error) {
+		var err error
+		e, err = x.Find(file)
 		return shownAt(e), err
 	})
-	if err != nil {
-		return err
-	}
-	e, err := x.Find(at)
 	switch {
 	case err != nil:
 		return err
@@ -162,8 +232,5 @@ func (f Files) Read(ctx context.Context, ref, file string, off, n int64, w io.Wr
 	if n < 0 || n > e.Size-off {
 		n = e.Size - off
 	}
-	if n == 0 {
-		return nil
-	}
-	return f.s.Read(ctx, string(a.ID), e.Off+off, n, w)
+	return f.s.readStored(ctx, a, e.Off+off, n, w)
 }

@@ -116,13 +116,15 @@ func (a *app) artifactPut() *cobra.Command {
 	var f artifactFlags
 	cmd := &cobra.Command{
 		Use: "put FILE", Short: "Store a file or directory of this machine as an artifact", Args: exactly(1),
-		Long: "Stores a file or a directory of this machine, or standard input if FILE is - (then --name is needed).",
+		Long: `Stores a file or a directory of this machine, or standard input if FILE is - (then --name is needed).
+Owners of files are not stored. Pipes, sockets and devices in a directory are left out. Standard error names
+them, and the exit status is 1.`,
 		Example: `  holt artifact put data.parquet --bucket inputs
   holt artifact put ./site
   tar cz site | holt artifact put - --name site.tar.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := holt.ArtifactPut{Bucket: f.bucket, Name: f.name, MediaType: f.mediaType}
-			in := io.Reader(a.In)
+			in, not := io.Reader(a.In), notSent{}
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
 				if err != nil {
@@ -133,7 +135,7 @@ func (a *app) artifactPut() *cobra.Command {
 				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // it may grow meanwhile
 					spec.Size, in = info.Size(), io.LimitReader(file, info.Size())
 				} else if err == nil && info.IsDir() {
-					stream := tarOf(args[0])
+					stream := tarOf(args[0], &not)
 					defer stream.Close()
 					spec.Tree, in = true, stream
 				}
@@ -156,7 +158,11 @@ func (a *app) artifactPut() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.sayArtifact(made, "stored")
+			not.say(a)
+			if err = a.sayArtifact(made, "stored"); err == nil && not.N > 0 {
+				return exitStatus(exitFailure)
+			}
+			return err
 		},
 	}
 	f.register(a, cmd, "the file's name")

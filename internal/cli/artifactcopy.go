@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path"
@@ -22,6 +23,7 @@ func (a *app) copyArtifact(cmd *cobra.Command, args []string, k *copier) (done b
 	if !isFrom && !isTo {
 		return false, nil
 	}
+	bucket, name, ok := holt.CutArtifact(to)
 	there := inComputers.parseEnd(args[0])
 	if isFrom {
 		there = inComputers.parseEnd(args[1])
@@ -29,16 +31,19 @@ func (a *app) copyArtifact(cmd *cobra.Command, args []string, k *copier) (done b
 	switch {
 	case isFrom && isTo || there.owner == "":
 		return true, holt.Errorf(holt.InvalidArgument, "the other side of an artifact must be COMPUTER:PATH").
-			WithHint("holt artifact get and put copy between an artifact and this machine")
-	case k.recursive || len(k.exclude) > 0 || isTo && (k.mode != "" || k.spec.User != ""):
-		return true, holt.Errorf(holt.InvalidArgument, "this option does not apply to the copy of an artifact").WithHint("leave out --recursive and --exclude, and --mode and --user when an artifact is made")
+			WithHint("holt artifact get and put copy between an artifact and this machine; artifact: never names a computer, so use the id of one with this name")
+	case isTo && (!ok || bucket == ""):
+		return true, holt.Errorf(holt.InvalidArgument, "name a bucket: artifact:BUCKET/NAME").
+			WithHint("such as artifact:artifacts/%s; artifact: never names a computer, so use the id of one with this name", shellWord(path.Base(cmp.Or(to, there.path))))
+	case len(k.exclude) > 0 || isTo && (k.mode != "" || k.spec.User != ""):
+		return true, holt.Errorf(holt.InvalidArgument, "this option does not apply to the copy of an artifact").WithHint("leave out --exclude, and --mode and --user when an artifact is made")
 	}
 	c, err := a.connectFor(cmd)
 	if err != nil {
 		return true, err
 	}
+	k.a, k.files = a, c.Files
 	if isTo {
-		bucket, name, _ := holt.CutArtifact(to)
 		if name == "" || strings.HasSuffix(name, "/") {
 			name += path.Base(there.path)
 		}
@@ -63,9 +68,7 @@ func (a *app) artifactInto(ctx context.Context, c *client.Client, ref string, to
 	if art.Tree {
 		return a.unpackArtifact(ctx, c, art, to, k)
 	}
-	if info, err := c.Files.Stat(ctx, to.owner, to.path); err == nil && info.Kind == "dir" {
-		to = to.in(path.Base(art.Name))
-	} else if err != nil && holt.CodeOf(err) != holt.NotFound {
+	if to, err = k.target(ctx, to, path.Base(art.Name), false); err != nil {
 		return err
 	}
 	spec.Path = holt.OSString(to.path)
@@ -92,9 +95,15 @@ func (a *app) unpackArtifact(ctx context.Context, c *client.Client, art holt.Art
 	if err != nil {
 		return err
 	}
+	k.not = notSent{N: int(report.Left), First: report.LeftOut}
+	k.not.say(a)
 	if a.json {
-		return printJSON(a.Out, report)
+		err = printJSON(a.Out, report)
+	} else {
+		a.say("%s:%s, %s, %s", to.owner, shown(holt.OSString(to.path)), holt.CountOf(int(report.Files), "file"), size(report.Bytes))
 	}
-	a.say("%s:%s, %s, %s", to.owner, shown(holt.OSString(to.path)), holt.CountOf(int(report.Files), "file"), size(report.Bytes))
-	return nil
+	if err == nil && report.Left > 0 {
+		return exitStatus(exitFailure)
+	}
+	return err
 }

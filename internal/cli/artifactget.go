@@ -21,11 +21,13 @@ func (a *app) artifactGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get ARTIFACT [FILE]", Short: "Copy an artifact to this machine", Args: atLeast(1, 2),
 		Long: `Writes the bytes to FILE, which is replaced when all of them have arrived; - is standard output. Without
-FILE: to a new file in the current directory, under the last part of the name. They are compared with the
-artifact's SHA-256.
+FILE: to a new file in the current directory, under the last part of the name.
 
 An artifact that is a directory is unpacked into a new directory. --tar and --zip write an archive of it
-instead, and --path one file or directory of it. To standard output it is a tar stream.`,
+instead, and --path one file or directory of it. To standard output it is a tar stream.
+
+The bytes of a file, of an unpacked directory and of a tar stream are compared with the artifact's SHA-256.
+Those of --zip and --path are not.`,
 		Example: `  holt artifact get artifacts/report.pdf
   holt artifact get art_d5o7dp6rixbsakb4 - | tar tz
   holt artifact get artifacts/site --zip
@@ -86,29 +88,31 @@ instead, and --path one file or directory of it. To standard output it is a tar 
 
 // getArtifact writes an artifact to a file, which appears whole; - is standard output.
 func (a *app) getArtifact(ctx context.Context, c *client.Client, art holt.Artifact, to string) error {
-	sum := sha256.New()
-	copyTo := func(w io.Writer) error {
-		if err := c.Artifacts.Read(ctx, string(art.ID), 0, -1, io.MultiWriter(w, sum)); err != nil {
-			return err
-		}
-		if art.SHA256 == "" { // it may be stored by now
-			var err error
-			if art, err = c.Artifacts.Get(ctx, string(art.ID)); err != nil {
-				return err
-			}
-		}
-		if got := fmt.Sprintf("%x", sum.Sum(nil)); art.SHA256 != "" && got != art.SHA256 {
-			return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256).WithHint("copy it again; if that fails too, run holt archive check")
-		}
-		return nil
-	}
-	if err := a.writeTo(to, copyTo); err != nil || to == "-" {
+	if err := a.writeTo(to, func(w io.Writer) error { return readCompared(ctx, c, &art, w) }); err != nil || to == "-" {
 		return err
 	}
 	if a.json {
 		return printJSON(a.Out, art)
 	}
 	fmt.Fprintf(a.Err, "%s, %s\n", visible(to), size(art.Size))
+	return nil
+}
+
+// readCompared writes the bytes of an artifact and compares them with its SHA-256.
+func readCompared(ctx context.Context, c *client.Client, art *holt.Artifact, w io.Writer) error {
+	sum := sha256.New()
+	if err := c.Artifacts.Read(ctx, string(art.ID), 0, -1, io.MultiWriter(w, sum)); err != nil {
+		return err
+	}
+	if art.SHA256 == "" { // it may be stored by now
+		var err error
+		if *art, err = c.Artifacts.Get(ctx, string(art.ID)); err != nil {
+			return err
+		}
+	}
+	if got := fmt.Sprintf("%x", sum.Sum(nil)); art.SHA256 != "" && got != art.SHA256 {
+		return holt.Errorf(holt.Corrupt, "the bytes that arrived have the SHA-256 %s, not %s", got, art.SHA256).WithHint("copy it again; if that fails too, run holt archive check")
+	}
 	return nil
 }
 

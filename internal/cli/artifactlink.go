@@ -44,6 +44,10 @@ holt serve it is artifacts.DOMAIN.`,
 			if err != nil {
 				return err
 			}
+			if made.URL == "" { // the first answer was lost, and that of the repeated call has none
+				return holt.Errorf(holt.Unavailable, "the answer with the URL of the link %s was lost", made.ID).
+					WithHint("revoke it, and create another: holt artifact unlink %s %s", made.ArtifactID, made.ID)
+			}
 			if a.json {
 				return printJSON(a.Out, made)
 			}

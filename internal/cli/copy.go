@@ -33,6 +33,7 @@ names them, and the exit status is 1.
 
 The other side can also be an artifact, as artifact:BUCKET/NAME: between an artifact
 and the workspace, a file of any size is copied at once, since both share its bytes.
+A directory needs no --recursive then, and --exclude does not apply.
 
 ` + whatCopyKeeps,
 		Example: `  holt computer cp notes.md einstein:notes.md
@@ -165,16 +166,8 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return holt.Errorf(holt.InvalidArgument, "%s is not a file or directory", from).
 			WithHint("pass its content through standard input: holt %s cp - %s:%s", k.noun.word, to.owner, to.path)
 	}
-	there, err := k.files.Stat(ctx, to.owner, to.path)
-	switch {
-	case err == nil && there.Kind == "dir":
-		if to = to.in(filepath.Base(from)); filepath.Base(from) == ".." {
-			return holt.Errorf(holt.InvalidArgument, "%q has no file name", from).WithHint("add the name of the new file: NAME:PATH/NEW")
-		}
-	case err != nil && holt.CodeOf(err) != holt.NotFound:
+	if to, err = k.target(ctx, to, filepath.Base(from), info.IsDir()); err != nil {
 		return err
-	case err != nil && to.slash && !info.IsDir():
-		return k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
 	}
 	if !info.IsDir() {
 		f, err := os.Open(from)
@@ -188,6 +181,22 @@ func (k *copier) put(ctx context.Context, from string, to end) error {
 		return here(err, from)
 	}
 	return k.putDir(ctx, from, to)
+}
+
+// target returns what a copy to an end writes: in a directory that exists, or that a symlink leads to, the name.
+func (k *copier) target(ctx context.Context, to end, name string, dir bool) (end, error) {
+	followed, there, err := k.named(ctx, to)
+	switch {
+	case err == nil && there.Kind == "dir" && name == "..":
+		return to, holt.Errorf(holt.InvalidArgument, "%q has no file name", name).WithHint("add the name of the new file: NAME:PATH/NEW")
+	case err == nil && there.Kind == "dir":
+		return followed.in(name), nil
+	case err != nil && holt.CodeOf(err) != holt.NotFound:
+		return to, err
+	case err != nil && to.slash && !dir:
+		return to, k.noDirectory(holt.Errorf(holt.NotFound, "%s has no directory %s", to.owner, to.path), to.in("x"))
+	}
+	return to, nil
 }
 
 // putDir copies a directory and all in it.

@@ -33,7 +33,9 @@ func (n S3Keys) Create(ctx context.Context, token, key string) (holt.NewS3Key, e
 func (n S3Keys) Delete(ctx context.Context, id, key string) error {
 	_, err := idempotency.Once(ctx, n.Calls, idempotency.Call[struct{}]{
 		Key: key, Method: "s3-key.delete", Request: id, Removes: true,
-		Act: func(ctx context.Context, _ *idempotency.Claim) (none struct{}, err error) { return none, n.S3Keys.Delete(ctx, id) },
+		Act: func(ctx context.Context, _ *idempotency.Claim) (none struct{}, err error) {
+			return none, n.S3Keys.Delete(ctx, id)
+		},
 	})
 	return err
 }

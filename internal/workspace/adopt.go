@@ -28,13 +28,21 @@ type Source struct {
 	Bytes       int64 // of the part; at most [MostAdopted]
 }
 
+// mostAdopted is how many parts a workspace shares: packing looks at each.
+const mostAdopted = 20_000
+
+// mostInGroup is how many extents one group of records gives to a file: 64 GiB.
+const mostInGroup = 16 << 10
+
 // adoption is segments whose extents the index may not have yet: packing leaves their parts alone.
 type adoption struct {
-	ids  map[uint32]journal.ID
-	done bool // the journal names them
+	first uint32       // ordinal
+	ids   []journal.ID // of it and those behind it
+	named int          // so many the journal names
+	done  bool
 }
 
-// adopt gives an empty file the bytes of sources, in their order.
+// adopt gives an empty file the bytes of sources, in their order: in one step, or for a very large file in several.
 func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, sources []Source) error {
 	if t.opt.Archive == nil {
 		return holt.Errorf(holt.Unsupported, "the workspace has no archive")
@@ -47,67 +55,105 @@ func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, sources []Source) e
 	t.mu.RLock()
 	next := uint32(t.count.NextAdopted)
 	t.mu.RUnlock()
-	a, first := t.packer.begin(next, len(sources))
-	err := t.shareParts(ctx, sources, a, first)
-	if err == nil {
-		err = t.mutate(c, func() error { return t.commitAdopted(c, ino, sources, a, first) })
+	a, err := t.packer.begin(next, len(sources))
+	if err != nil {
+		return err
 	}
-	t.packer.end(a, err)
-	return err
+	defer t.packer.end(a)
+	if err := t.shareParts(ctx, sources, a); err != nil {
+		return diskError("share stored bytes", err)
+	}
+	in := adopting{ino: ino, sources: sources, a: a}
+	for in.source < len(sources) {
+		if err := t.mutate(c, func() error { return t.commitAdopted(c, &in) }); err != nil {
+			return err
+		}
+		if err := t.fail("adopt.group"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (t *Tree) shareParts(ctx context.Context, sources []Source, a *adoption, first uint32) error {
-	from := map[string]map[string]string{} // space, name there, its part
+func (t *Tree) shareParts(ctx context.Context, sources []Source, a *adoption) error {
+	from := map[string]map[string]string{} // space, name here, its part
 	for i, s := range sources {
 		if from[s.Space] == nil {
 			from[s.Space] = map[string]string{}
 		}
-		from[s.Space][a.ids[first+uint32(i)].String()] = s.Part
+		from[s.Space][a.ids[i].String()] = s.Part
 	}
 	for space, parts := range from {
-		if err := t.opt.Archive.Share(ctx, space, t.opt.Space, parts); err != nil {
+		err := t.opt.Archive.Share(ctx, space, t.opt.Space, parts)
+		if holt.CodeOf(err) == holt.NotFound {
+			err = holt.Errorf(holt.NotFound, "what is copied was deleted meanwhile")
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return t.fail("adopt.shared")
 }
 
-// commitAdopted names the segments and gives the file its extents, in one step; mu is held.
-func (t *Tree) commitAdopted(c Caller, ino Ino, sources []Source, a *adoption, first uint32) error {
-	in, err := t.getFile(ino, 0, 0)
+// adopting is how far a file has been given its bytes.
+type adopting struct {
+	ino     Ino
+	sources []Source
+	a       *adoption
+	source  int   // the next
+	place   int64 // in it
+	off     int64 // in the file
+}
+
+// commitAdopted gives the file its next extents, with the ids of their segments, in one step; mu is held.
+func (t *Tree) commitAdopted(c Caller, at *adopting) error {
+	in, err := t.getFile(at.ino, 0, 0)
 	if err != nil {
 		return err
 	}
-	var size int64
-	for _, s := range sources {
-		size += s.Bytes
+	var left int64 // bytes
+	for _, s := range at.sources[at.source:] {
+		left += s.Bytes
 	}
-	if q := t.opt.Quota; size > maxSize || q.Bytes > 0 && size > q.Bytes-int64(t.count.Allocated) {
+	left -= at.place
+	if q := t.opt.Quota; at.off+left > maxSize || q.Bytes > 0 && left > q.Bytes-int64(t.count.Allocated) {
 		return holt.Errorf(holt.OutOfSpace, "the workspace would exceed its quota").WithHint("delete files, or raise the quota: holt workspace quota")
 	}
 	var all parts
-	var off int64
-	for i, s := range sources {
-		ordinal := first + uint32(i)
-		id := a.ids[ordinal]
-		all.add(&op{kind: opAdopt, n: int64(ordinal), blob: id[:]})
-		for place := int64(0); place < s.Bytes; {
-			var extents []extent
-			begin := off + place
-			for ; place < s.Bytes && len(extents) < mostParts/32; place += int64(extents[len(extents)-1].n) {
-				n := min(s.Bytes-place, journal.MaxData, windowSize-(off+place)%windowSize)
-				extents = append(extents, extent{off: off + place, n: uint32(n), segment: ordinal, place: uint32(place), whole: uint32(n)})
-			}
-			all.add(&op{kind: opExtents, ino: ino, off: begin, n: off + place - begin, blob: packExtents(begin, extents)})
+	next := *at
+	for n := 0; next.source < len(next.sources) && n < t.opt.mostInGroup; {
+		ordinal, bytes := next.a.first+uint32(next.source), next.sources[next.source].Bytes
+		if next.place == 0 {
+			id := next.a.ids[next.source]
+			all.add(&op{kind: opAdopt, n: int64(ordinal), blob: id[:]})
 		}
-		off += s.Bytes
+		var extents []extent
+		begin := next.off
+		for next.place < bytes && len(extents) < min(mostParts/32, t.opt.mostInGroup) {
+			e := extent{off: next.off, n: uint32(min(bytes-next.place, journal.MaxData, windowSize-next.off%windowSize)), segment: ordinal, place: uint32(next.place)}
+			e.whole = e.n
+			extents = append(extents, e)
+			next.place, next.off = next.place+int64(e.n), e.end()
+		}
+		n += len(extents)
+		all.add(&op{kind: opExtents, ino: at.ino, off: begin, n: next.off - begin, blob: packExtents(begin, extents)})
+		if next.place == bytes {
+			next.source, next.place = next.source+1, 0
+		}
 	}
 	end, err := t.record(opPartsEnd, Caller{Writer: c.Writer, Time: c.Time})
 	if err != nil {
 		return err
 	}
-	all.add(&op{kind: opImage, ino: ino, mode: in.mode & 07777, uid: in.uid, gid: in.gid, n: size, atime: in.atime, mtime: end.time, ctime: end.time, author: end.writer})
-	return t.commitParts(all, end)
+	all.add(&op{kind: opImage, ino: at.ino, mode: in.mode & 07777, uid: in.uid, gid: in.gid, n: next.off, atime: in.atime, mtime: end.time, ctime: end.time, author: end.writer})
+	if err := t.commitParts(all, end); err != nil {
+		return err
+	}
+	*at = next
+	if at.a.named = at.source; at.place > 0 {
+		at.a.named++
+	}
+	return nil
 }
 
 // applyAdopt names a segment that was never in the journal.
@@ -121,43 +167,52 @@ func (t *memory) applyAdopt(o *op) error {
 }
 
 // begin gives out n ordinals from next on, which reads find from now on, and packing leaves alone.
-func (k *packer) begin(next uint32, n int) (*adoption, uint32) {
+func (k *packer) begin(next uint32, n int) (*adoption, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	first := max(next, k.next, firstAdopted)
-	k.next = first + uint32(n)
-	a := &adoption{ids: map[uint32]journal.ID{}}
+	shared := n
+	for ordinal := range k.parts {
+		if ordinal >= firstAdopted {
+			shared++
+		}
+	}
+	if shared > mostAdopted {
+		return nil, holt.Errorf(holt.TooMany, "the workspace would share %d parts of artifacts; the maximum is %d", shared, mostAdopted).WithHint("delete copies of artifacts, or checkpoints that have them")
+	}
+	a := &adoption{first: max(next, k.next, firstAdopted)}
+	k.next = a.first + uint32(n)
 	if k.parts == nil {
 		k.parts = map[uint32]string{}
 	}
 	for i := range uint32(n) {
 		id := journal.ID(newID())
-		a.ids[first+i], k.parts[first+i] = id, id.String()
+		a.ids, k.parts[a.first+i] = append(a.ids, id), id.String()
 	}
 	k.adoptions = append(k.adoptions, a)
-	return a, first
+	return a, nil
 }
 
-// end says what became of an adoption.
-func (k *packer) end(a *adoption, err error) {
+// end gives back the ordinals of which the journal names nothing: it never will.
+func (k *packer) end(a *adoption) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if a.done = true; err == nil {
-		return
-	}
-	for ordinal := range a.ids {
-		delete(k.parts, ordinal)
+	a.done = true
+	for i := a.named; i < len(a.ids); i++ {
+		delete(k.parts, a.first+uint32(i))
 	}
 }
 
 // known returns the segments whose bytes the archive has, without those that the index may not have yet, and the names of all.
-func (k *packer) known() (known map[uint32]string, named []string) {
+func (k *packer) known() (known map[uint32]string, named map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	named, known = slices.Collect(maps.Values(k.parts)), maps.Clone(k.parts)
+	known, named = maps.Clone(k.parts), map[string]bool{}
+	for _, name := range k.parts {
+		named[name] = true
+	}
 	for _, a := range k.adoptions {
-		for ordinal := range a.ids {
-			delete(known, ordinal)
+		for i := range a.ids {
+			delete(known, a.first+uint32(i))
 		}
 	}
 	return known, named

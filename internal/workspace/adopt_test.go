@@ -2,10 +2,12 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +18,13 @@ import (
 // A file of several windows and segments is one with the source's bytes, in the present, in history and in a fork, also when
 // the source is gone, the segments are packed, and the index is lost.
 func TestAdopt(t *testing.T) {
-	p := newPackFixture(t, Options{})
+	for _, most := range []int{mostInGroup, 1, 3} {
+		t.Run(fmt.Sprint("extents=", most), func(t *testing.T) { adopts(t, most) })
+	}
+}
+
+func adopts(t *testing.T, mostInGroup int) {
+	p := newPackFixture(t, Options{mostInGroup: mostInGroup})
 	rng := rand.New(rand.NewPCG(1, 2))
 	big := strings.Repeat(someLines(rng, 300_000), 75) + "end"
 	if len(big) < 2*windowSize+journal.MaxData {
@@ -86,4 +94,41 @@ func TestAdoptFails(t *testing.T) {
 			t.Errorf("%s is still there, with %d bytes", part.Name, part.Bytes)
 		}
 	}
+}
+
+// What fails after some of the bytes, while a checkpoint saw the file beside its name, leaves that checkpoint readable.
+func TestAdoptStops(t *testing.T) {
+	p := newPackFixture(t, Options{mostInGroup: 1})
+	p.put("f", "as it was")
+	for i := range 3 {
+		w := p.archive.Create("art_test", fmt.Sprint(i))
+		p.ok(w.Append(context.Background(), 0, []byte(strings.Repeat("bytes", 10_000))))
+		_, err := w.Commit(context.Background())
+		p.ok(err)
+	}
+	groups := 0
+	p.opt.Fail = func(point string) error {
+		if point != "adopt.group" {
+			return nil
+		}
+		if groups++; groups < 2 {
+			return nil
+		}
+		_, err := p.w.Checkpoint(CheckpointOptions{Name: "half"})
+		p.ok(err)
+		return syscall.EIO
+	}
+	p.reopen()
+	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/f", holt.WriteSpec{}, []Source{{"art_test", "0", 50_000}, {"art_test", "1", 50_000}, {"art_test", "2", 50_000}})
+	if err == nil {
+		t.Error("nothing failed")
+	}
+	p.holds(map[string]string{"f": "as it was"})
+	p.ok(p.archive.Drop(context.Background(), "art_test"))
+	p.pack()
+	_, err = p.archive.Collect(context.Background(), time.Now())
+	p.ok(err)
+	p.check()
+	p.reopen()
+	p.check()
 }

@@ -253,7 +253,7 @@ func (k *packer) forget(ctx context.Context) error {
 		return err
 	}
 	known, named := k.known()
-	parts = slices.DeleteFunc(parts, func(n string) bool { return strings.HasPrefix(n, indexPart) || slices.Contains(named, n) })
+	parts = slices.DeleteFunc(parts, func(n string) bool { return strings.HasPrefix(n, indexPart) || named[n] })
 	err = k.t.index.db.ReadNow(ctx, func(tx *db.Tx) error {
 		for ordinal, part := range known {
 			used := there[ordinal] // first it goes from the disk
@@ -298,9 +298,12 @@ func (k *packer) narrow(ctx context.Context) error {
 		return err
 	}
 	known, _ := k.known()
+	bytes := map[string]int64{}
+	for _, p := range parts {
+		bytes[p.Name] = p.Bytes
+	}
 	for ordinal, name := range known {
-		i := slices.IndexFunc(parts, func(p archive.Part) bool { return p.Name == name })
-		if i < 0 {
+		if _, there := bytes[name]; !there {
 			continue
 		}
 		var live []archive.Range
@@ -317,7 +320,7 @@ func (k *packer) narrow(ctx context.Context) error {
 				return nil
 			})
 		})
-		if err == nil && sum < parts[i].Bytes/2 {
+		if err == nil && sum < bytes[name]/2 {
 			err = k.t.opt.Archive.Narrow(ctx, k.t.opt.Space, name, live)
 		}
 		if err != nil {

@@ -84,6 +84,7 @@ type Options struct {
 
 	mostInterleaved uint64 // see there
 	mostDifferent   int    // see there
+	mostInGroup     int    // see there
 }
 
 func (o Options) withDefaults() Options {
@@ -120,6 +121,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.mostInterleaved = cmp.Or(o.mostInterleaved, mostInterleaved)
 	o.mostDifferent = cmp.Or(o.mostDifferent, mostDifferent)
+	o.mostInGroup = cmp.Or(o.mostInGroup, mostInGroup)
 	return o
 }
 

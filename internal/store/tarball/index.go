@@ -2,6 +2,7 @@ package tarball
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -34,19 +35,29 @@ type Entry struct {
 
 // Bounds of an index.
 const (
-	mostIndexed    = 200_000
-	mostIndexBytes = 32 << 20 // of paths and targets
+	mostIndexed      = 100_000
+	mostIndexedBytes = 8 << 20  // of paths and targets
+	mostIndex        = 16 << 20 // bytes of it as JSON
+	linkedFactor     = 4        // files by hard links have at most this many times the bytes of the stream before them,
+	mostLinked       = 1 << 30  // and these: a zip archive has them all
+)
+
+// Bounds of what is shown as a time: JSON has years of four digits (RFC 3339).
+var (
+	firstTime = time.Time{}.Unix()
+	lastTime  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).Unix() - 1
 )
 
 // Read reads a tar stream up to its end, and returns its index. Devices, sockets and pipes are not in it. Of two entries of one
 // path, the later counts.
 //
-// Errors: InvalidArgument (no tar stream, a name that leads out, a sparse file), TooMany, those of r.
+// Errors: InvalidArgument (no tar stream, a name that leads out, a sparse file), TooMany (entries, names, hard links), those of r.
 func Read(r io.Reader) (*Index, error) {
 	at := &counted{r: r}
 	in := tar.NewReader(at)
 	found := map[string]Entry{}
-	for bytes := 0; ; {
+	var names, linked int64
+	for {
 		h, err := in.Next()
 		switch {
 		case err == io.EOF:
@@ -57,6 +68,8 @@ func Read(r io.Reader) (*Index, error) {
 			slices.SortFunc(x.Entries, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
 			_, err := io.Copy(io.Discard, at) // what pads it
 			return x, err
+		case at.err != nil: // Next describes it as an error of the stream
+			return nil, at.err
 		case err != nil:
 			return nil, Damaged(err)
 		}
@@ -67,12 +80,22 @@ func Read(r io.Reader) (*Index, error) {
 		if !known {
 			continue
 		}
-		if bytes += len(e.Path) + len(e.Target); len(found) >= mostIndexed || bytes > mostIndexBytes {
-			return nil, holt.Errorf(holt.TooMany, "the directory has more than %d entries, or their names have more than %d MiB", mostIndexed, mostIndexBytes>>20).
-				WithHint("store a tar or zip archive of it as a file")
+		if names += int64(len(e.Path) + len(e.Target)); len(found) >= mostIndexed || names > mostIndexedBytes {
+			return nil, tooLarge()
+		}
+		if h.Typeflag == tar.TypeLink {
+			linked += e.Size
+		}
+		if linked > linkedFactor*at.n+mostLinked {
+			return nil, holt.Errorf(holt.TooMany, "the hard links of the tar stream stand for more than %d times its bytes and %d GiB", linkedFactor, mostLinked>>30).WithHint("store a tar archive of it as a file")
 		}
 		found[string(e.Path)] = e
 	}
+}
+
+func tooLarge() error {
+	return holt.Errorf(holt.TooMany, "the directory is too large for an index: the maximum is %d entries, %d MiB of names, and %d MiB of index", mostIndexed, mostIndexedBytes>>20, mostIndex>>20).
+		WithHint("store a tar or zip archive of it as a file")
 }
 
 // Damaged describes an error of a [tar.Reader].
@@ -94,7 +117,8 @@ func entryOf(h *tar.Header, off int64, found map[string]Entry) (e Entry, known b
 	if err != nil || name == "." {
 		return e, false, err
 	}
-	e = Entry{Path: holt.OSString(name), Mode: uint32(h.Mode) & 0o7777, UID: uint32(h.Uid), GID: uint32(h.Gid), ModTime: h.ModTime.Unix()}
+	e = Entry{Path: holt.OSString(name), Mode: uint32(h.Mode) & 0o7777, UID: uint32(h.Uid), GID: uint32(h.Gid),
+		ModTime: min(max(h.ModTime.Unix(), firstTime), lastTime)}
 	switch {
 	case Sparse(h):
 		return e, false, holt.Errorf(holt.InvalidArgument, "%s is a sparse file in the tar stream", holt.Clip(name, 80)).WithHint("make the stream without --sparse")
@@ -120,20 +144,34 @@ func entryOf(h *tar.Header, off int64, found map[string]Entry) (e Entry, known b
 	return e, true, nil
 }
 
-// counted counts what is read.
+// counted counts what is read, and keeps the error.
 type counted struct {
-	r io.Reader
-	n int64
+	r   io.Reader
+	n   int64
+	err error // but io.EOF
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
+	if c.n += int64(n); err != io.EOF {
+		c.err = err
+	}
 	return n, err
 }
 
 // Encode returns the index as JSON.
-func (x *Index) Encode() ([]byte, error) { return json.Marshal(x) }
+//
+// Errors: TooMany (bytes).
+func (x *Index) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	err := to.Encode(x)
+	if err == nil && b.Len() > mostIndex {
+		err = tooLarge()
+	}
+	return b.Bytes(), err
+}
 
 // Decode is the inverse of Encode.
 func Decode(b []byte) (*Index, error) {

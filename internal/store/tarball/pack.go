@@ -15,7 +15,7 @@ import (
 // Bounds of a stream.
 const (
 	MostDepth   = 256       // directories in each other
-	MostEntries = 1_000_000 // of one stream
+	MostEntries = 1_000_000 // of one stream; Pack counts pages of listings too
 )
 
 // Source is the files that Pack reads.
@@ -27,9 +27,10 @@ type Source interface {
 // Pack writes what is in a directory as a tar stream. Names are relative to the directory. What is deleted meanwhile is left out,
 // and so are devices, sockets and pipes.
 //
-// Errors: TooMany (directories nested too deeply), Conflict (a file became shorter while it was read), those of src and w.
+// Errors: TooMany (directories nested too deeply, entries), Conflict (a file became shorter while it was read, or a listing is
+// incomplete), InvalidArgument (a listed name is none), those of src and w.
 func Pack(ctx context.Context, src Source, dir string, w io.Writer) error {
-	p := packing{src, tar.NewWriter(w)}
+	p := &packing{src: src, out: tar.NewWriter(w)}
 	if err := p.dir(ctx, dir, "", 0); err != nil {
 		return err
 	}
@@ -37,12 +38,13 @@ func Pack(ctx context.Context, src Source, dir string, w io.Writer) error {
 }
 
 type packing struct {
-	src Source
-	out *tar.Writer
+	src    Source
+	out    *tar.Writer
+	listed int // entries and pages
 }
 
 // dir writes what is in a directory; name is what it is called in the stream.
-func (p packing) dir(ctx context.Context, dir, name string, depth int) error {
+func (p *packing) dir(ctx context.Context, dir, name string, depth int) error {
 	if depth > MostDepth {
 		return holt.Errorf(holt.TooMany, "directories are nested deeper than %d", MostDepth)
 	}
@@ -52,7 +54,17 @@ func (p packing) dir(ctx context.Context, dir, name string, depth int) error {
 		if err != nil {
 			return gone(err)
 		}
+		if p.listed += 1 + len(page.Items); p.listed > MostEntries {
+			return holt.Errorf(holt.TooMany, "the directory has more than %d entries", MostEntries).WithHint("pack its directories one by one")
+		}
+		if len(page.Items) == 0 && page.Next != "" {
+			return holt.Errorf(holt.Conflict, "the listing of %s is incomplete: a page of it is empty", holt.Clip(dir, 80)).WithHint("try again")
+		}
 		for _, info := range page.Items {
+			// The agent of a computer lists them, and may be hostile.
+			if n := string(info.Name); n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\x00") {
+				return holt.Errorf(holt.InvalidArgument, "the listing of %s has the invalid name %q", holt.Clip(dir, 80), holt.Clip(n, 80))
+			}
 			if err := p.entry(ctx, path.Join(dir, string(info.Name)), path.Join(name, string(info.Name)), info, depth); err != nil {
 				return err
 			}
@@ -72,7 +84,7 @@ func gone(err error) error {
 	return err
 }
 
-func (p packing) entry(ctx context.Context, file, name string, info holt.FileInfo, depth int) error {
+func (p *packing) entry(ctx context.Context, file, name string, info holt.FileInfo, depth int) error {
 	h := &tar.Header{Name: name, Mode: int64(info.Mode), Uid: int(info.UID), Gid: int(info.GID), ModTime: info.ModTime}
 	switch info.Kind {
 	case "dir":

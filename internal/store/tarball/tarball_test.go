@@ -5,8 +5,12 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"math"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +151,109 @@ func TestIndexOfOthers(t *testing.T) {
 	}
 	if got := x.List("d"); len(got) != 1 || got[0].Path != "d/e" || got[0].Kind != "dir" {
 		t.Errorf("d has %+v", got)
+	}
+}
+
+// What cannot be read or copied is no error of the stream.
+func TestErrorsOfTheSource(t *testing.T) {
+	full := errors.New("the disk is full")
+	r, w := io.Pipe()
+	w.CloseWithError(full)
+	for name, from := range map[string]io.Reader{"read": r, "copy": io.TeeReader(bytes.NewReader(packed(t)), w)} {
+		if _, err := Read(from); err != full && err != io.ErrClosedPipe {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Read(bytes.NewReader(packed(t)[:1000])); holt.CodeOf(err) != holt.InvalidArgument {
+		t.Errorf("a truncated stream: %v", err)
+	}
+}
+
+// Times that JSON does not have become the nearest that it has.
+func TestTimes(t *testing.T) {
+	for sec, year := range map[int64]int{math.MaxInt64 / 2: 9999, -1 << 40: 1, 1_700_000_000: 2023} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		if err := w.WriteHeader(&tar.Header{Name: "f", Typeflag: tar.TypeReg, ModTime: time.Unix(sec, 0), Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+		x, err := Read(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := x.Entries[0].Info().ModTime
+		if _, err := at.MarshalJSON(); err != nil || at.Year() != year {
+			t.Errorf("%d: %s, %v", sec, at, err)
+		}
+	}
+}
+
+// A short stream stands for few bytes: the zip archive of it has all.
+func TestHardLinksAreBounded(t *testing.T) {
+	stream := func(links int) io.Reader {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		_ = w.WriteHeader(&tar.Header{Name: "f", Typeflag: tar.TypeReg, Size: 8 << 20})
+		_, _ = w.Write(make([]byte, 8<<20))
+		for i := range links {
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint(i), Typeflag: tar.TypeLink, Linkname: "f"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = w.Close()
+		return &b
+	}
+	if x, err := Read(stream(128)); err != nil || len(x.Entries) != 129 {
+		t.Error(err)
+	}
+	if _, err := Read(stream(140)); holt.CodeOf(err) != holt.TooMany {
+		t.Error(err)
+	}
+}
+
+func TestIndexIsBounded(t *testing.T) {
+	x := &Index{Entries: []Entry{{Path: holt.OSString(strings.Repeat("<&>", mostIndex/4))}}}
+	if b, err := x.Encode(); err != nil || len(b) > mostIndex {
+		t.Error(len(b), err)
+	}
+	x.Entries = append(x.Entries, x.Entries[0])
+	if _, err := x.Encode(); holt.CodeOf(err) != holt.TooMany {
+		t.Error(err)
+	}
+}
+
+// listing lists the same for each directory, without end.
+type listing holt.Page[holt.FileInfo]
+
+func (l listing) List(context.Context, string, holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+	return holt.Page[holt.FileInfo](l), nil
+}
+
+func (listing) Read(context.Context, string, int64, int64, io.Writer) error { return nil }
+
+// The agent of a guest lists its files, and may be hostile.
+func TestPackOfHostileListings(t *testing.T) {
+	named := func(name, next string) listing {
+		return listing{Items: []holt.FileInfo{{Name: holt.OSString(name), Kind: "fifo"}}, Next: next}
+	}
+	for name, c := range map[string]struct {
+		list listing
+		want holt.Code
+	}{
+		"pages without end": {named("f", "more"), holt.TooMany},
+		"many on a page":    {listing{Items: slices.Repeat(named("f", "").Items, MostEntries)}, holt.TooMany},
+		"an empty page":     {listing{Next: "more"}, holt.Conflict},
+		"deep":              {listing{Items: []holt.FileInfo{{Name: "d", Kind: "dir"}}}, holt.TooMany},
+		"no name":           {named("", ""), holt.InvalidArgument},
+		".":                 {named(".", ""), holt.InvalidArgument},
+		"..":                {named("..", ""), holt.InvalidArgument},
+		"a slash":           {named("../up", ""), holt.InvalidArgument},
+		"a zero":            {named("a\x00b", ""), holt.InvalidArgument},
+	} {
+		if err := Pack(t.Context(), c.list, "/", io.Discard); holt.CodeOf(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
