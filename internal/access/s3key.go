@@ -154,10 +154,11 @@ func (k *S3Keys) Of(ctx context.Context, id string) (Token, string, error) {
 	if err != nil {
 		return Token{}, "", fmt.Errorf("check S3 key: %w", err)
 	}
-	now := k.now()
-	if t.ID == "" || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) {
+	if t.ID == "" || t.ExpiresAt != nil && !k.now().Before(*t.ExpiresAt) {
 		return Token{}, "", holt.Errorf(holt.Unauthenticated, "the S3 key is not valid").WithHint("it is unknown or deleted, or its token is revoked or expired")
 	}
-	k.touch(ctx, &t.Token, now)
 	return t.Token, k.Secret(id), nil
 }
+
+// Used notes that the token was used, after a signature with one of its keys was verified.
+func (k *S3Keys) Used(ctx context.Context, token Token) { k.touch(ctx, &token, k.now()) }

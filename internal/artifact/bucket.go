@@ -80,6 +80,14 @@ func (s *Store) UpdateBucket(ctx context.Context, name string, change holt.Bucke
 // mostRetention is in milliseconds.
 const mostRetention = 100 * 365 * 24 * 3600_000
 
+// checkUntil refuses an end of a retention that is too far away.
+func (s *Store) checkUntil(at *time.Time) error {
+	if at == nil {
+		return nil
+	}
+	return checkRetention(max(0, at.UnixMilli()-s.cfg.Now().UnixMilli()))
+}
+
 func checkRetention(ms int64) error {
 	if ms < 0 || ms > mostRetention {
 		return holt.Errorf(holt.InvalidArgument, "invalid retention of %d ms", ms).WithHint("use at most 100 years")

@@ -19,6 +19,9 @@ import (
 	"holt/internal/store/db"
 )
 
+// mostOwnUploads is how many uploads a computer has that are not complete.
+const mostOwnUploads = 20
+
 const uploading = holt.ArtifactState("uploading") // its parts are being sent
 
 // CreateUpload begins an object that is sent in parts.
@@ -29,14 +32,23 @@ func (s *Store) CreateUpload(ctx context.Context, spec holt.ObjectPut) (holt.Obj
 	if err != nil {
 		return holt.ObjectUpload{}, err
 	}
-	n := int64(0)
+	alone, err := s.alone(ctx)
+	if err != nil {
+		return holt.ObjectUpload{}, err
+	}
+	defer alone()
+	n, most := int64(0), int64(holt.MostObjectUploads)
+	more, args := mine(ctx)
+	if more != "" {
+		most = mostOwnUploads
+	}
 	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
-		return tx.Query(`SELECT count(*) FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket WHERE a.state = 'uploading' AND b.tenant = ?`, []any{holt.TenantOf(ctx)}, func(r *db.Row) error {
+		return tx.Query(`SELECT count(*) FROM artifact a CROSS JOIN bucket b ON b.id = a.bucket WHERE a.state = 'uploading' AND b.tenant = ?`+more, append([]any{holt.TenantOf(ctx)}, args...), func(r *db.Row) error {
 			n = r.Int64(0)
 			return nil
 		})
 	})
-	if err == nil && n >= holt.MostObjectUploads {
+	if err == nil && n >= most {
 		err = holt.Errorf(holt.TooMany, "%d uploads are not complete", n).WithHint("complete or abort some; they are aborted after %s", holt.ShortDuration(holt.UploadLife))
 	}
 	if err != nil {
@@ -125,9 +137,15 @@ func partsOf(tx *db.Tx, condition string, args ...any) (list []part, err error) 
 // Errors: NotFound ([holt.ErrNoUpload]), TooMany (of a computer), OutOfSpace, those of r.
 func (s *Store) PutPart(ctx context.Context, in, name string, id holt.ArtifactID, number int, r io.Reader, late func() map[string]string) (p holt.ObjectPart, err error) {
 	var a row
+	var b bucket
 	ctx, end := s.send(ctx, id)
 	defer end()
-	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) (err error) { a, _, err = upload(ctx, tx, in, name, id); return err })
+	alone, err := s.alone(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer alone()
+	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) (err error) { a, b, err = upload(ctx, tx, in, name, id); return err })
 	if err != nil {
 		return p, err
 	}
@@ -137,13 +155,26 @@ func (s *Store) PutPart(ctx context.Context, in, name string, id holt.ArtifactID
 	}
 	// Each attempt has a part of its own, so that of two at the same time each has its row's bytes.
 	at := fmt.Sprintf("p%05d.%s", number, rand.Text()[:12])
-	w, sum, n := s.cfg.Archive.Create(string(id), at), md5.New(), int64(0)
+	w, sum, n, claimed := s.cfg.Archive.Create(string(id), at), md5.New(), int64(0), int64(0)
 	defer w.Abort() // without effect once it is stored
-	_, err = io.Copy(io.MultiWriter(&bounded{writeFunc(func(b []byte) (int, error) {
-		err := w.Append(ctx, n, b)
-		n += int64(len(b))
-		return len(b), err
+	_, err = io.Copy(io.MultiWriter(&bounded{writeFunc(func(piece []byte) (int, error) {
+		if b.quotaMB > 0 && n+int64(len(piece)) > claimed {
+			if err := s.claimOfPart(ctx, a, mostClaimed); err != nil {
+				return 0, err
+			}
+			claimed += mostClaimed
+		}
+		err := w.Append(ctx, n, piece)
+		n += int64(len(piece))
+		return len(piece), err
 	}), most}, sum), r)
+	defer func() {
+		if err != nil && claimed > 0 {
+			if err := s.claimOfPart(context.WithoutCancel(ctx), a, -claimed); err != nil { // completion corrects it
+				s.cfg.Log.WarnContext(ctx, "a part of an upload still counts for the quota of its bucket", "artifact", id, "err", err)
+			}
+		}
+	}()
 	if err == nil && n > 0 {
 		_, err = w.Commit(ctx)
 	}
@@ -154,7 +185,7 @@ func (s *Store) PutPart(ctx context.Context, in, name string, id holt.ArtifactID
 		return p, hosterror.Describe(err)
 	}
 	p = holt.ObjectPart{Number: number, Size: n, ETag: hex.EncodeToString(sum.Sum(nil)), CreatedAt: s.cfg.Now().UTC(), Headers: late()}
-	was, err := s.keepPart(ctx, a, part{p, at, 0}, most)
+	was, err := s.keepPart(ctx, a, part{p, at, 0}, most, claimed)
 	if err != nil {
 		was = at
 	}
@@ -215,13 +246,25 @@ type writeFunc func([]byte) (int, error)
 
 func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
 
-// keepPart makes a part that is stored one of its upload. It returns the name of the one that it replaces.
-func (s *Store) keepPart(ctx context.Context, a row, p part, most int64) (was string, err error) {
+// claimOfPart has n more bytes of an upload counted in its bucket, whose quota may refuse them.
+func (s *Store) claimOfPart(ctx context.Context, a row, n int64) error {
+	return s.write(ctx, func(tx *db.Tx) error {
+		err := tx.Exec(`UPDATE artifact SET size = size + ? WHERE seq = ? AND state = 'uploading'`, n, a.seq)
+		if err == nil && n > 0 {
+			_, err = bucket{id: a.bucketID}.admits(tx)
+		}
+		return err
+	})
+}
+
+// keepPart makes a part that is stored one of its upload, for which bytes were claimed. It returns the name of the one that it replaces.
+func (s *Store) keepPart(ctx context.Context, a row, p part, most, claimed int64) (was string, err error) {
 	err = s.write(ctx, func(tx *db.Tx) error {
 		now, b, err := upload(ctx, tx, a.Bucket, a.Name, a.ID)
 		if err != nil {
 			return err
 		}
+		now.Size -= claimed
 		err = tx.Query(`SELECT part, size FROM artifact_part WHERE artifact = ? AND n = ?`, []any{a.seq, p.Number}, func(r *db.Row) error {
 			was, now.Size = r.Text(0), now.Size-r.Int64(1)
 			return nil
@@ -294,7 +337,7 @@ func (s *Store) CompleteUpload(ctx context.Context, in, name string, id holt.Art
 		if err != nil {
 			return err
 		}
-		if b.scan != by || by != "" && !slices.Equal(scanned, namesOf(list, parts)) {
+		if b.scan != by || by != "" && !slices.EqualFunc(scanned, chosen(list, parts), func(name string, p part) bool { return name == p.name }) {
 			return holt.Errorf(holt.Conflict, "the upload, or the scan of the bucket %s, was changed meanwhile", b.name).WithHint("try again")
 		}
 		if a.etag, a.Size, err = assemble(tx, a.seq, list, parts); err != nil {
@@ -308,8 +351,8 @@ func (s *Store) CompleteUpload(ctx context.Context, in, name string, id holt.Art
 		actor, _ := holt.ActorOf(ctx)
 		a.own = actor.Computer != ""
 		a.may = func(tx *db.Tx) error { return holds(ctx, tx, b, name, c) }
-		err = tx.Exec(`UPDATE artifact SET state = 'storing', size = ?, etag = ?, parts = ?, headers = ?, created = ? WHERE seq = ?`,
-			a.Size, a.etag, a.parts, mustJSON(a.headers), s.cfg.Now().UnixNano(), a.seq)
+		err = tx.Exec(`UPDATE artifact SET state = 'storing', size = ?, etag = ?, parts = ?, headers = ?, created = ?, retain = max(retain, ?) WHERE seq = ?`,
+			a.Size, a.etag, a.parts, mustJSON(a.headers), s.cfg.Now().UnixNano(), b.retainedUntil(s.cfg.Now()), a.seq)
 		if err != nil {
 			return err
 		}
@@ -325,31 +368,35 @@ func (s *Store) CompleteUpload(ctx context.Context, in, name string, id holt.Art
 	return out, err
 }
 
-// namesOf returns the names in the archive of parts that an upload has.
-func namesOf(have []part, parts []holt.ObjectPart) (names []string) {
+// chosen returns those of the parts that an upload has which are named by number.
+func chosen(have []part, parts []holt.ObjectPart) (use []part) {
+	known := map[int]part{}
+	for _, p := range have {
+		known[p.Number] = p
+	}
 	for _, want := range parts {
-		for _, p := range have {
-			if p.Number == want.Number {
-				names = append(names, p.name)
-			}
+		if p, ok := known[want.Number]; ok {
+			use = append(use, p)
 		}
 	}
-	return names
+	return use
 }
 
 // scanUpload has the scan of a bucket see what parts of an upload make together. It returns their names, and the scan; "" without.
 func (s *Store) scanUpload(ctx context.Context, in, name string, id holt.ArtifactID, parts []holt.ObjectPart) (names []string, scan string, err error) {
 	var a row
 	var b bucket
-	var list []part
-	err = s.write(ctx, func(tx *db.Tx) error {
+	var sizes []int64
+	err = s.cfg.DB.Read(ctx, func(tx *db.Tx) error {
 		var err error
 		if a, b, err = upload(ctx, tx, in, name, id); err != nil || b.scan == "" {
 			return err
 		}
-		if list, err = partsOf(tx, `artifact = ? ORDER BY n`, a.seq); err == nil {
-			names = namesOf(list, parts)
-			_, a.Size, err = assemble(tx, a.seq, list, parts)
+		list, err := partsOf(tx, `artifact = ? ORDER BY n`, a.seq)
+		use := chosen(list, parts)
+		a.Size = 0
+		for _, p := range use {
+			names, sizes, a.Size = append(names, p.name), append(sizes, p.Size), a.Size+p.Size
 		}
 		return err
 	})
@@ -359,7 +406,12 @@ func (s *Store) scanUpload(ctx context.Context, in, name string, id holt.Artifac
 	if err != nil || b.scan == "" {
 		return nil, "", err
 	}
-	read := func(w io.Writer) error { return s.readParts(ctx, a, 0, a.Size, w) }
+	read := func(w io.Writer) (err error) {
+		for i := 0; i < len(names) && err == nil; i++ {
+			err = s.readPart(ctx, a.ID, names[i], 0, sizes[i], w)
+		}
+		return err
+	}
 	sum := sha256.New()
 	if err := read(sum); err != nil {
 		return nil, "", err
@@ -369,7 +421,7 @@ func (s *Store) scanUpload(ctx context.Context, in, name string, id holt.Artifac
 	go func() { w.CloseWithError(read(w)) }()
 	defer r.Close()
 	err = s.scan(ctx, &a, b, r)
-	if a.refused != "" {
+	if holt.CodeOf(err) == holt.InvalidArgument { // it is refused; else the scanner failed, and the call can be repeated
 		err = errors.Join(err, s.write(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 			return tx.Exec(`UPDATE artifact SET state = 'deleting', refused = ? WHERE seq = ? AND state = 'uploading'`, a.refused, a.seq)
 		}))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"io"
 	"maps"
 	"strings"
@@ -119,14 +120,14 @@ func (s *Store) PutObject(ctx context.Context, spec holt.ObjectPut, r io.Reader)
 	if err != nil {
 		return holt.Object{}, err
 	}
-	made, err := s.put(ctx, a, spec.RetainMS, nil, func(w io.Writer) error {
+	made, err := s.putRow(ctx, a, spec.RetainMS, nil, func(w io.Writer) error {
 		_, err := io.Copy(io.MultiWriter(&bounded{w, most}, sum), r)
 		return err
 	})
 	if err != nil {
 		return holt.Object{}, err
 	}
-	return s.Object(ctx, made.Bucket, made.Name, made.ID)
+	return made.object(ctx), nil
 }
 
 // newObject is the row of an object that is to be stored, and how many bytes it may have.
@@ -197,7 +198,7 @@ func (s *Store) ChangeObject(ctx context.Context, in, name string, version holt.
 		if err := change(&o); err != nil {
 			return err
 		}
-		if err := checkTags(o.Tags); err != nil {
+		if err := errors.Join(checkTags(o.Tags), s.checkUntil(o.RetainUntil)); err != nil {
 			return err
 		}
 		return tx.Exec(`UPDATE artifact SET tags = ?, retain = ?, hold = ?, headers = ? WHERE id = ?`, mustJSON(o.Tags), nanos(o.RetainUntil), o.Hold, mustJSON(o.Headers), o.ID)
@@ -328,15 +329,36 @@ func (s *Store) BucketSettings(ctx context.Context, name string) (text string, e
 	return text, err
 }
 
-// SetBucketSettings replaces what the S3 door keeps of a bucket.
-func (s *Store) SetBucketSettings(ctx context.Context, name, text string) error {
+// ChangeBucketSettings changes what the S3 door keeps of a bucket, in one step.
+func (s *Store) ChangeBucketSettings(ctx context.Context, name string, change func(string) (string, error)) error {
 	return s.write(ctx, func(tx *db.Tx) error {
 		b, err := findBucket(ctx, tx, name)
 		if err != nil {
 			return err
 		}
+		text := ""
+		err = tx.Query(`SELECT s3 FROM bucket WHERE id = ?`, []any{b.id}, func(r *db.Row) error { text = r.Text(0); return nil })
+		if err == nil {
+			text, err = change(text)
+		}
+		if err != nil {
+			return err
+		}
 		return tx.Exec(`UPDATE bucket SET s3 = ? WHERE id = ?`, text, b.id)
 	})
+}
+
+// Objects are the artifacts as the S3 door uses them.
+type Objects struct{ *Store }
+
+// Bucket is [Store.Bucket] without the numbers of artifacts and bytes, which would cost a count at each call.
+func (o Objects) Bucket(ctx context.Context, name string) (out holt.Bucket, err error) {
+	err = o.cfg.DB.Read(ctx, func(tx *db.Tx) error {
+		b, err := findBucket(ctx, tx, name)
+		out = holt.Bucket{Name: b.name, CreatedAt: b.created, Replace: b.replace, RetainMS: b.retain.Milliseconds(), ExpireMS: b.expire.Milliseconds(), Keep: b.keep, QuotaMB: b.quotaMB, Scanned: b.scan != "", Tenant: b.tenant}
+		return err
+	})
+	return out, err
 }
 
 // RemoveBucket deletes a bucket, and first the bytes of what was deleted or replaced in it and uploads that are not complete.

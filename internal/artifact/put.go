@@ -58,6 +58,9 @@ func (s *Store) begin(ctx context.Context, a row, retainMS int64, claim *idempot
 				a.RetainUntil = &until
 			}
 		}
+		if err := s.checkUntil(a.RetainUntil); err != nil {
+			return err
+		}
 		if err := claim.Bind(tx, string(a.ID)); err != nil {
 			return err
 		}
@@ -106,16 +109,21 @@ func (s *Store) Put(ctx context.Context, spec holt.ArtifactPut, r io.Reader) (ho
 
 // put stores what read writes.
 func (s *Store) put(ctx context.Context, a row, retainMS int64, claim *idempotency.Claim, read func(io.Writer) error) (holt.Artifact, error) {
+	a, err := s.putRow(ctx, a, retainMS, claim, read)
+	return a.Artifact, err
+}
+
+func (s *Store) putRow(ctx context.Context, a row, retainMS int64, claim *idempotency.Claim, read func(io.Writer) error) (row, error) {
 	a, b, err := s.begin(ctx, a, retainMS, claim)
 	if err != nil {
-		return holt.Artifact{}, err
+		return row{}, err
 	}
 	if err := s.store(ctx, &a, b, read); err != nil {
 		s.forget(a)
-		return holt.Artifact{}, err
+		return row{}, err
 	}
 	s.notify() // it may have replaced others
-	return a.Artifact, nil
+	return a, nil
 }
 
 // store has read write the bytes of an artifact, keeps them, and makes the artifact ready.
@@ -157,7 +165,8 @@ func (s *Store) store(ctx context.Context, a *row, b bucket, read func(io.Writer
 	a.State = holt.ArtifactReady
 	return s.write(ctx, func(tx *db.Tx) error {
 		there := false
-		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, tree = ?, origin = ?, etag = ?, headers = ? WHERE seq = ? AND state = ? RETURNING 1`,
+		err := tx.Query(`UPDATE artifact SET state = 'ready', size = ?, sha256 = ?, body = ?, tree = ?, origin = ?,
+			etag = iif(state = 'storing', etag, ?), headers = iif(state = 'storing', headers, ?) WHERE seq = ? AND state = ? RETURNING 1`,
 			[]any{w.n, sum, w.row(), a.indexSize, mustJSON(a.Origin), a.etag, mustJSON(a.headers), a.seq, was}, func(*db.Row) error { there = true; return nil })
 		if err == nil && !there {
 			err = holt.Errorf(holt.NotFound, "the artifact %s was deleted", a.ID)

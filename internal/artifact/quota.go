@@ -1,6 +1,8 @@
 package artifact
 
 import (
+	"time"
+
 	"holt"
 	"holt/internal/store/db"
 )
@@ -12,6 +14,14 @@ const (
 	claimedPart = 16
 )
 
+// retainedUntil is the end of the retention of what appears now, nanoseconds; 0: none.
+func (b bucket) retainedUntil(now time.Time) int64 {
+	if b.retain == 0 {
+		return 0
+	}
+	return now.Add(b.retain).UnixNano()
+}
+
 // admits returns the bucket as it is now, after the caller has changed a row of an artifact of it. It is an error if the bucket has
 // more bytes than its quota by now, or another scan than before.
 func (b bucket) admits(tx *db.Tx) (now bucket, err error) {
@@ -20,7 +30,7 @@ func (b bucket) admits(tx *db.Tx) (now bucket, err error) {
 	case err != nil:
 	case now.quotaMB > 0 && now.used > now.quotaMB<<20:
 		err = now.full()
-	case now.scan != b.scan:
+	case b.name != "" && now.scan != b.scan:
 		err = holt.Errorf(holt.Conflict, "the scan of the bucket %s was changed meanwhile", b.name).WithHint("try again")
 	}
 	return now, err

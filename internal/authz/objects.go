@@ -85,11 +85,11 @@ func (n objects) BucketSettings(ctx context.Context, bucket string) (string, err
 	return n.inner.BucketSettings(ctx, bucket)
 }
 
-func (n objects) SetBucketSettings(ctx context.Context, bucket, text string) error {
+func (n objects) ChangeBucketSettings(ctx context.Context, bucket string, change func(string) (string, error)) error {
 	if err := n.g.tenant(ctx, write); err != nil {
 		return err
 	}
-	return n.inner.SetBucketSettings(ctx, bucket, text)
+	return n.inner.ChangeBucketSettings(ctx, bucket, change)
 }
 
 func (n objects) Objects(ctx context.Context, q holt.ObjectQuery) (holt.ObjectPage, error) {

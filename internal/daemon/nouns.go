@@ -8,6 +8,7 @@ import (
 	"holt"
 	"holt/internal/access"
 	"holt/internal/archive"
+	"holt/internal/artifact"
 	"holt/internal/audit"
 	"holt/internal/authz"
 	"holt/internal/computer"
@@ -58,7 +59,7 @@ type computers struct {
 
 // S3 returns what the door of clients of S3 needs: the keys, and the objects with checks of rights.
 func (d *Daemon) S3() (*access.S3Keys, s3.Objects) {
-	return d.s3keys, authz.Objects(d.Nouns(), d.artifacts)
+	return d.s3keys, authz.Objects(d.Nouns(), artifact.Objects{Store: d.artifacts})
 }
 
 // Actor returns a computer as the caller of its own requests.

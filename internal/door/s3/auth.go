@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"holt"
 	"holt/internal/access"
@@ -172,12 +173,12 @@ func (c *claim) canonical(r *http.Request, query url.Values) string {
 	for name, values := range query {
 		for _, value := range values {
 			if name != "X-Amz-Signature" || !c.presigned {
-				pairs = append(pairs, escape(name, false)+"="+escape(value, false))
+				pairs = append(pairs, escape(name, false)+"\x00"+escape(value, false))
 			}
 		}
 	}
-	slices.Sort(pairs)
-	b.WriteString(strings.Join(pairs, "&") + "\n")
+	slices.Sort(pairs) // by name, then by value
+	b.WriteString(strings.ReplaceAll(strings.Join(pairs, "&"), "\x00", "=") + "\n")
 	for _, name := range c.signed {
 		b.WriteString(name + ":" + headerValue(r, name) + "\n")
 	}
@@ -233,6 +234,27 @@ func (c *call) authenticate() (access.Token, error) {
 	if err != nil {
 		return access.Token{}, err
 	}
-	c.signer, err = said.verify(c.r, c.query, secret)
+	if c.signer, err = said.verify(c.r, c.query, secret); err == nil {
+		c.d.opt.Keys.Used(c.r.Context(), token)
+	}
 	return token, err
+}
+
+// hoists are the headers that a presigned URL may have in its query; those with a - at their end are prefixes.
+var hoists = []string{sumPrefix, metaPrefix, "x-amz-object-lock-", "x-amz-server-side-encryption-", "x-amz-server-side-encryption", "x-amz-tagging", "x-amz-acl", "x-amz-storage-class",
+	"x-amz-sdk-checksum-algorithm", "content-md5"}
+
+// hoisted makes headers of the values in a query that stand for headers, so that they are obeyed or refused like those.
+func hoisted(h http.Header, query url.Values) error {
+	for name, values := range query {
+		lower, value := strings.ToLower(name), strings.Join(values, ",")
+		if !slices.ContainsFunc(hoists, func(p string) bool { return lower == p || strings.HasSuffix(p, "-") && strings.HasPrefix(lower, p) }) {
+			continue
+		}
+		if was := h.Get(name); was != "" && was != value || strings.ContainsFunc(name+value, unicode.IsControl) {
+			return fail("InvalidRequest", "The query's %s is not valid, or not that of the header.", holt.Clip(lower, 40))
+		}
+		h.Set(name, value)
+	}
+	return nil
 }

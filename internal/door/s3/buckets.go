@@ -53,17 +53,24 @@ func (c *call) settings() (s settings, err error) {
 	return s, err
 }
 
+const (
+	mostSettings = 128 << 10 // bytes
+	mostRuleID   = 255
+)
+
+var errRuleID = fail("InvalidArgument", "ID length should not exceed allowed limit of %d", mostRuleID)
+
 func (c *call) setSettings(change func(*settings)) error {
-	s, err := c.settings()
-	if err != nil {
-		return err
-	}
-	change(&s)
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return c.d.opt.Objects.SetBucketSettings(c.ctx, c.bucket, string(text))
+	return c.d.opt.Objects.ChangeBucketSettings(c.ctx, c.bucket, func(was string) (string, error) {
+		var s settings
+		_ = json.Unmarshal([]byte(was), &s) // only this package writes it
+		change(&s)
+		text, err := json.Marshal(s)
+		if err == nil && len(text) > mostSettings {
+			err = fail("InvalidArgument", "The settings of the bucket exceed %d bytes.", mostSettings)
+		}
+		return string(text), err
+	})
 }
 
 func (c *call) createBucket() error {
@@ -239,12 +246,12 @@ type lifecycleRule struct {
 	XMLName    xml.Name `xml:"Rule" json:"-"`
 	ID         string   `xml:",omitempty" json:"id,omitempty"`
 	Status     string
-	Prefix     *string          `xml:",omitempty"`
-	Filter     *lifecycleFilter `xml:",omitempty"`
-	Expiration *expiration      `xml:",omitempty"`
-	Noncurrent *noncurrent      `xml:"NoncurrentVersionExpiration,omitempty"`
-	Abort      *abort           `xml:"AbortIncompleteMultipartUpload,omitempty"`
-	Transition *struct{}        `json:"-"`
+	Prefix     *string                      `xml:",omitempty"`
+	Filter     *lifecycleFilter             `xml:",omitempty"`
+	Expiration *expiration                  `xml:",omitempty"`
+	Noncurrent *noncurrent                  `xml:"NoncurrentVersionExpiration,omitempty"`
+	Abort      *abort                       `xml:"AbortIncompleteMultipartUpload,omitempty"`
+	Other      []struct{ XMLName xml.Name } `xml:",any" json:"-"`
 }
 
 type lifecycleFilter struct {
@@ -284,8 +291,14 @@ func (r *lifecycleRule) change() (change holt.BucketChange, err error) {
 	if r.Prefix != nil && *r.Prefix != "" || r.Filter != nil && r.Filter.Prefix != "" {
 		return change, unsupported("prefixes")
 	}
-	if r.Transition != nil {
-		return change, unsupported("transitions")
+	if len(r.Other) > 0 {
+		return change, unsupported(holt.Clip(r.Other[0].XMLName.Local, 40))
+	}
+	if len(r.ID) > mostRuleID {
+		return change, errRuleID
+	}
+	if r.Status != "Enabled" && r.Status != "Disabled" {
+		return change, fail("MalformedXML", "The status must be Enabled or Disabled.")
 	}
 	if e := r.Expiration; e != nil {
 		if e.Date != "" || e.ExpiredObjectDeleteMarker {
@@ -324,10 +337,10 @@ func (c *call) setLifecycle() error {
 	}
 	change, err := in.Rules[0].change()
 	if err == nil {
-		_, err = c.d.opt.Objects.UpdateBucket(c.ctx, c.bucket, change, "")
+		err = c.setSettings(func(s *settings) { s.Rule = &in.Rules[0] }) // it is shown when the bucket has it
 	}
 	if err == nil {
-		err = c.setSettings(func(s *settings) { s.Rule = &in.Rules[0] })
+		_, err = c.d.opt.Objects.UpdateBucket(c.ctx, c.bucket, change, "")
 	}
 	return c.done(http.StatusOK, err)
 }

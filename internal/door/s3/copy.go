@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -62,7 +63,8 @@ func (c *call) copyObject() error {
 		return fail("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	}
 	if !replace {
-		p.MediaType, p.Headers = from.MediaType, map[string]string{}
+		p.MediaType = from.MediaType
+		maps.DeleteFunc(p.Headers, func(name, _ string) bool { return kept(name) }) // what is left is of the lock
 		for name, value := range from.Headers {
 			if kept(name) {
 				p.Headers[name] = value

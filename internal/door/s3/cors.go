@@ -45,6 +45,9 @@ func (c *call) setCORS() error {
 		return fail("MalformedXML", "There must be 1 to 100 rules.")
 	}
 	for _, r := range in.Rules {
+		if len(r.ID) > mostRuleID {
+			return errRuleID
+		}
 		if len(r.AllowedMethods) == 0 || len(r.AllowedOrigins) == 0 {
 			return fail("MalformedXML", "A rule must have AllowedMethod and AllowedOrigin.")
 		}
@@ -121,8 +124,9 @@ func (c *call) preflight() error {
 	if err != nil {
 		return denied
 	}
-	c.ctx = holt.WithActor(c.ctx, token.Actor())
-	s, err := c.settings()
+	of := *c // the caller has not proved to be the token
+	of.ctx = holt.WithActor(c.ctx, token.Actor())
+	s, err := of.settings()
 	if err != nil {
 		return denied
 	}

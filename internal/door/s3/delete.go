@@ -35,6 +35,7 @@ type deleteXML struct {
 		Key       string
 		VersionID string `xml:"VersionId"`
 		ETag      string
+		Other     []struct{ XMLName xml.Name } `xml:",any"`
 	} `xml:"Object"`
 }
 
@@ -75,6 +76,9 @@ func (c *call) deleteObjects() error {
 			of.query.Set("versionId", one.VersionID)
 		}
 		id, err := of.version()
+		if len(one.Other) > 0 {
+			err = fail("NotImplemented", "The condition %s is not supported.", holt.Clip(one.Other[0].XMLName.Local, 40))
+		}
 		var o holt.Object
 		if err == nil {
 			o, err = c.d.opt.Objects.DeleteObject(c.ctx, holt.ObjectDelete{Bucket: c.bucket, Name: one.Key, Version: id, If: holt.ObjectCondition{Match: unquoted(one.ETag)}, Bypass: c.bypass()})

@@ -22,6 +22,8 @@ import (
 type Keys interface {
 	// Of returns the token of a key, and its secret; Unauthenticated: there is no such key.
 	Of(ctx context.Context, id string) (access.Token, string, error)
+	// Used notes that a request had a valid signature with a key of the token.
+	Used(ctx context.Context, token access.Token)
 	// Hold returns a context for a request with the token: it ends when that is revoked or expires.
 	Hold(ctx context.Context, token access.Token) (context.Context, context.CancelFunc)
 }
@@ -35,7 +37,7 @@ type Objects interface {
 	RemoveBucket(ctx context.Context, name string) error
 	// BucketSettings are a text that only this package reads.
 	BucketSettings(ctx context.Context, bucket string) (string, error)
-	SetBucketSettings(ctx context.Context, bucket, text string) error
+	ChangeBucketSettings(ctx context.Context, bucket string, change func(string) (string, error)) error
 
 	Objects(ctx context.Context, q holt.ObjectQuery) (holt.ObjectPage, error)
 	Object(ctx context.Context, bucket, name string, version holt.ArtifactID) (holt.Object, error)
@@ -188,7 +190,7 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 		return err
 	}
 	if c.r.Method == http.MethodOptions {
-		return c.preflight()
+		return c.failed(c.preflight())
 	}
 	if who != nil {
 		actor, err := who(c.ctx)
@@ -204,10 +206,7 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 	}
 	token, err := c.authenticate()
 	if err != nil {
-		if wait := c.d.opt.Failures.Take(holt.Source(c.remote)); wait > 0 {
-			return fail("SlowDown", "This address made too many requests without a valid signature.")
-		}
-		return err
+		return c.failed(err)
 	}
 	c.ctx = holt.WithActor(c.ctx, token.Actor())
 	if c.d.opt.Calls.Take(string(token.ID)) > 0 || !token.Rights.Admin && c.d.opt.Tenants.Take(token.Tenant) > 0 {
@@ -234,8 +233,20 @@ func (c *call) admitted(who func(context.Context) (holt.Actor, error)) error {
 	return nil
 }
 
+// failed counts a request without a valid signature that failed.
+func (c *call) failed(err error) error {
+	if err != nil && c.d.opt.Failures.Take(holt.Source(c.remote)) > 0 {
+		return fail("SlowDown", "This address made too many requests without a valid signature.")
+	}
+	return err
+}
+
 // answer answers a request while its context lasts.
 func (c *call) answer() {
+	if err := hoisted(c.r.Header, c.query); err != nil {
+		c.refuse(err)
+		return
+	}
 	if c.bucket != "" && c.r.Header.Get("Origin") != "" {
 		if s, err := c.settings(); err == nil {
 			c.share(s.CORS, c.r.Method, nil)

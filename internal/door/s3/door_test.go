@@ -321,6 +321,14 @@ func TestLock(t *testing.T) {
 	if err := c.PutObjectRetention(ctx, "data", "com", minio.PutObjectRetentionOptions{Mode: mode, RetainUntilDate: at}); err != nil {
 		t.Errorf("the same retention again: %v", err)
 	}
+	if _, err := c.CopyObject(ctx, minio.CopyDestOptions{Bucket: "data", Object: "copy", Mode: minio.Compliance, RetainUntilDate: until}, minio.CopySrcOptions{Bucket: "data", Object: "gov"}); err != nil {
+		t.Error(err)
+	}
+	if mode, _, err := c.GetObjectRetention(ctx, "data", "copy", ""); err != nil || *mode != minio.Compliance {
+		t.Errorf("the copy's mode is %v: %v", mode, err)
+	}
+	far := time.Now().AddDate(101, 0, 0)
+	wantCode(t, c.PutObjectRetention(ctx, "data", "com", minio.PutObjectRetentionOptions{Mode: mode, RetainUntilDate: &far}), "InvalidArgument")
 	shorter, g := time.Now().Add(time.Hour), minio.Governance
 	for _, name := range []string{"gov", "com"} {
 		err := c.PutObjectRetention(ctx, "data", name, minio.PutObjectRetentionOptions{Mode: &g, RetainUntilDate: &shorter, GovernanceBypass: true})
@@ -378,6 +386,10 @@ func TestOwn(t *testing.T) {
 	is(einstein, "PUT", "/artifacts/x", "x", 403, "AccessDenied")
 	is(einstein, "PUT", "/more", "", 403, "AccessDenied")
 	is(einstein, "DELETE", "/computers", "", 403, "AccessDenied")
+	is(einstein, "PUT", "/computers/einstein/report?x-amz-object-lock-legal-hold=ON", "x", 403, "cannot lock")
+	is(einstein, "POST", "/computers/einstein/report?uploads&x-amz-object-lock-mode=COMPLIANCE", "", 403, "cannot lock")
+	is(einstein, "PUT", "/computers/einstein/report?legal-hold", "<LegalHold><Status>ON</Status></LegalHold>", 403, "cannot lock")
+	is(einstein, "PUT", "/computers/einstein/report?retention", "<Retention/>", 403, "cannot lock")
 	is(einstein, "PUT", "/computers/einstein/big", strings.Repeat("x", 2<<20), 403, "QuotaExceeded")
 	is(einstein, "PUT", "/computers?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>", 403, "AccessDenied")
 	is(einstein, "DELETE", "/computers/einstein/report", "", 204, "")

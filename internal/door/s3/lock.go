@@ -41,10 +41,14 @@ func (c *call) lock(p *holt.ObjectPut) error {
 		return fail("InvalidArgument", "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied")
 	}
 	if mode == "" {
-		if s, err := c.settings(); err == nil && s.LockMode == holt.LockCompliance {
+		s, err := c.settings()
+		if s.LockMode == holt.LockCompliance {
 			p.Headers[holt.LockMode] = s.LockMode // the bucket's retention is in this mode
 		}
-		return nil
+		if holt.CodeOf(err) == holt.NotFound { // a computer's bucket is made when it is first used
+			return nil
+		}
+		return err
 	}
 	t, err := c.future(until)
 	if err == nil {
@@ -57,7 +61,7 @@ func (c *call) lock(p *holt.ObjectPut) error {
 	return nil
 }
 
-// future reads a time that must be in the future.
+// future reads a time that must be in the future, at most 100 years.
 func (c *call) future(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -65,6 +69,9 @@ func (c *call) future(text string) (time.Time, error) {
 	}
 	if !t.After(c.d.now()) {
 		return t, fail("InvalidArgument", "The retain until date must be in the future!")
+	}
+	if t.After(c.d.now().AddDate(100, 0, 0)) {
+		return t, fail("InvalidArgument", "The retain until date must be at most 100 years in the future!")
 	}
 	return t.Truncate(time.Millisecond), nil // as it is shown
 }

@@ -53,7 +53,10 @@ func none(code string) func(*call) error {
 
 // unknown are headers that would be in effect only in S3: a request with one is refused rather than misunderstood.
 var unknown = []string{"X-Amz-Server-Side-Encryption-Customer-Algorithm", "X-Amz-Copy-Source-Server-Side-Encryption-Customer-Algorithm", "X-Amz-Website-Redirect-Location",
-	"X-Amz-Grant-Read", "X-Amz-Grant-Write", "X-Amz-Grant-Full-Control", "X-Amz-Grant-Read-Acp", "X-Amz-Grant-Write-Acp", "X-Amz-Write-Offset-Bytes"}
+	"X-Amz-Grant-Read", "X-Amz-Grant-Write", "X-Amz-Grant-Full-Control", "X-Amz-Grant-Read-Acp", "X-Amz-Grant-Write-Acp", "X-Amz-Write-Offset-Bytes", "X-Amz-If-Match-Size", "X-Amz-If-Match-Last-Modified-Time"}
+
+// lockHeaders lock a new object.
+var lockHeaders = []string{"X-Amz-Object-Lock-Mode", "X-Amz-Object-Lock-Retain-Until-Date", "X-Amz-Object-Lock-Legal-Hold"}
 
 // route answers a request.
 func (c *call) route() error {
@@ -75,6 +78,10 @@ func (c *call) route() error {
 		if c.r.Header.Get(name) != "" {
 			return fail("NotImplemented", "The header %s is not supported.", strings.ToLower(name))
 		}
+	}
+	locks := slices.ContainsFunc(lockHeaders, func(name string) bool { return c.r.Header.Get(name) != "" })
+	if c.own && (locks || what == "retention" || what == "legal-hold") {
+		return fail("AccessDenied", "A computer cannot lock objects.")
 	}
 	if who := c.r.Header.Get("X-Amz-Expected-Bucket-Owner"); who != "" && who != c.owner().ID {
 		return fail("AccessDenied", "The bucket is not of the owner %s.", holt.Clip(who, 64))

@@ -138,12 +138,13 @@ type partXML struct {
 	ChecksumCRC64  string `xml:"ChecksumCRC64NVME,omitempty"`
 	ChecksumSHA1   string `xml:",omitempty"`
 	ChecksumSHA256 string `xml:",omitempty"`
+	ChecksumSHA512 string `xml:",omitempty"`
 }
 
 // sums are the checksums of a part, by header.
 func (p *partXML) sums() map[string]*string {
 	return map[string]*string{sumPrefix + "crc32": &p.ChecksumCRC32, sumPrefix + "crc32c": &p.ChecksumCRC32C, sumPrefix + "crc64nvme": &p.ChecksumCRC64,
-		sumPrefix + "sha1": &p.ChecksumSHA1, sumPrefix + "sha256": &p.ChecksumSHA256}
+		sumPrefix + "sha1": &p.ChecksumSHA1, sumPrefix + "sha256": &p.ChecksumSHA256, sumPrefix + "sha512": &p.ChecksumSHA512}
 }
 
 func (c *call) listParts() error {
@@ -247,7 +248,7 @@ func (c *call) completeUpload() error {
 }
 
 // joined returns the checksum of the object that an upload makes, if each part has one of the upload's algorithm: that of the
-// whole object or of the parts' checksums. It compares those that the client says.
+// whole object or of the parts' checksums. It compares those that the client says, and refuses one that it cannot compare.
 func (c *call) joined(id holt.ArtifactID, said []partXML, want map[string]string) (map[string]string, error) {
 	up, parts, err := c.d.opt.Objects.Parts(c.ctx, c.bucket, c.key, id, 1, holt.MostParts)
 	if errors.Is(err, holt.ErrNoUpload) {
@@ -264,6 +265,11 @@ func (c *call) joined(id holt.ArtifactID, said []partXML, want map[string]string
 	header, sum, whole := sumPrefix+strings.ToLower(algorithm), newSum(algorithm), uint64(0)
 	poly, full := crcs[algorithm]
 	full = full && up.Headers[uploadType] == "FULL_OBJECT"
+	for name := range want {
+		if name != header && name != uploadAlgorithm && name != uploadType {
+			return nil, fail("InvalidRequest", "The %s cannot be compared: the upload does not have this checksum algorithm.", holt.Clip(name, 40))
+		}
+	}
 	size := int64(0)
 	for _, p := range said {
 		size += of[p.PartNumber].Size
@@ -279,11 +285,15 @@ func (c *call) joined(id holt.ArtifactID, said []partXML, want map[string]string
 			}
 		}
 		b, err := base64.StdEncoding.DecodeString(has.Headers[header])
-		if sum == nil || err != nil || len(b) == 0 {
+		switch none := sum == nil || err != nil || len(b) == 0; {
+		case none && want[header] != "":
+			return nil, fail("InvalidRequest", "The %s cannot be compared: part %d has none.", header, p.PartNumber)
+		case none:
 			return nil, nil
+		case full:
+			whole = poly.join(whole, poly.value(b), has.Size)
 		}
 		sum.Write(b)
-		whole = poly.join(whole, poly.value(b), has.Size)
 	}
 	got := fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sum.Sum(nil)), len(said))
 	if full {
