@@ -159,10 +159,11 @@ func (s *Store) PutPart(ctx context.Context, in, name string, id holt.ArtifactID
 	defer w.Abort() // without effect once it is stored
 	_, err = io.Copy(io.MultiWriter(&bounded{writeFunc(func(piece []byte) (int, error) {
 		if b.quotaMB > 0 && n+int64(len(piece)) > claimed {
-			if err := s.claimOfPart(ctx, a, mostClaimed); err != nil {
+			more, err := s.claimOfPart(ctx, a, n+int64(len(piece))-claimed)
+			if err != nil {
 				return 0, err
 			}
-			claimed += mostClaimed
+			claimed += more
 		}
 		err := w.Append(ctx, n, piece)
 		n += int64(len(piece))
@@ -170,7 +171,7 @@ func (s *Store) PutPart(ctx context.Context, in, name string, id holt.ArtifactID
 	}), most}, sum), r)
 	defer func() {
 		if err != nil && claimed > 0 {
-			if err := s.claimOfPart(context.WithoutCancel(ctx), a, -claimed); err != nil { // completion corrects it
+			if _, err := s.claimOfPart(context.WithoutCancel(ctx), a, -claimed); err != nil { // completion corrects it
 				s.cfg.Log.WarnContext(ctx, "a part of an upload still counts for the quota of its bucket", "artifact", id, "err", err)
 			}
 		}
@@ -246,15 +247,23 @@ type writeFunc func([]byte) (int, error)
 
 func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
 
-// claimOfPart has n more bytes of an upload counted in its bucket, whose quota may refuse them.
-func (s *Store) claimOfPart(ctx context.Context, a row, n int64) error {
-	return s.write(ctx, func(tx *db.Tx) error {
-		err := tx.Exec(`UPDATE artifact SET size = size + ? WHERE seq = ? AND state = 'uploading'`, n, a.seq)
-		if err == nil && n > 0 {
-			_, err = bucket{id: a.bucketID}.admits(tx)
+// claimOfPart has n more bytes of an upload counted in its bucket, whose quota may refuse them, and some that may follow. It returns
+// how many. A negative n gives back.
+func (s *Store) claimOfPart(ctx context.Context, a row, n int64) (int64, error) {
+	err := s.cfg.DB.Write(ctx, func(tx *db.Tx) error {
+		now, err := bucket{id: a.bucketID}.admits(tx)
+		if left := now.quotaMB<<20 - now.used - n; err == nil && n > 0 && now.quotaMB > 0 {
+			if left < 0 {
+				return now.full()
+			}
+			n += min(mostClaimed, left/claimedPart)
 		}
-		return err
+		if n > 0 && err != nil {
+			return err
+		}
+		return tx.Exec(`UPDATE artifact SET size = size + ? WHERE seq = ? AND state = 'uploading'`, n, a.seq)
 	})
+	return n, err
 }
 
 // keepPart makes a part that is stored one of its upload, for which bytes were claimed. It returns the name of the one that it replaces.
