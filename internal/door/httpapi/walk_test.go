@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -220,7 +221,17 @@ var whole = map[string]string{
 func TestEveryListHasPages(t *testing.T) {
 	nouns, names := furnished(t)
 	ctx := t.Context()
-	artifact := servertest.Must(nouns.Artifacts.Put(ctx, holt.ArtifactPut{Name: "linked"}, strings.NewReader("x")))(t)
+	var dir bytes.Buffer
+	w := tar.NewWriter(&dir)
+	for i := range 5 {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprint("f", i), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	artifact := servertest.Must(nouns.Artifacts.Put(ctx, holt.ArtifactPut{Name: "linked", Tree: true}, &dir))(t)
 	names["artifact"] = string(artifact.ID)
 	for i := range 5 {
 		name := fmt.Sprintf("p%d", i)
