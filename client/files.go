@@ -11,7 +11,7 @@ import (
 	"holt/internal/api"
 )
 
-// Files are the files inside computers, of workspaces, or of artifacts that are directories, which cannot be changed.
+// Files reads and changes files of computers and workspaces, and reads files of artifacts that are directories.
 type Files struct {
 	c          *Client
 	workspaces bool

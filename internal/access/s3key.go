@@ -6,16 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"holt"
 	"holt/internal/store/db"
-	"holt/internal/store/journal"
 )
 
 // S3Schema makes the table of S3 keys. It has no secrets: they are derived from a key in a file.
@@ -39,38 +34,11 @@ type S3Keys struct {
 
 // OpenS3Keys opens the keys of tokens. file has the key that secrets are derived from, and is made if there is none.
 func OpenS3Keys(t *Tokens, file string) (*S3Keys, error) {
-	master, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(master) == 0 { // empty after a power loss: no secret is derived from it
-		master = make([]byte, keyBytes)
-		rand.Read(master) // never fails, see crypto/rand
-		err = keep(file, master)
-	}
-	if err == nil && len(master) != keyBytes {
-		err = holt.Errorf(holt.Corrupt, "%s is not a key", file).WithHint("remove it: holt makes a new one, and existing S3 keys become invalid")
-	}
+	master, err := OpenKeyFile(file, "existing S3 keys")
 	if err != nil {
 		return nil, fmt.Errorf("open the key of S3 keys: %w", err)
 	}
 	return &S3Keys{t, master}, nil
-}
-
-// keep makes a file that survives power loss, with mode 0600.
-func keep(file string, b []byte) error {
-	f, err := os.OpenFile(file+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err == nil {
-		err = journal.OS{}.SyncDir(filepath.Dir(file))
-	}
-	return err
 }
 
 // Secret derives the secret of a key.

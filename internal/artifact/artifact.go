@@ -33,7 +33,7 @@ type Workspaces interface {
 	// Write replaces the content of a file; see [workspace.Files.Write].
 	Write(ctx context.Context, ref, path string, spec holt.WriteSpec, r io.Reader) (holt.FileInfo, error)
 	// Adopt is Write of bytes that the archive has; see [workspace.Files.Adopt].
-	Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, sources []workspace.Source) (holt.FileInfo, error)
+	Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, space string, sources []workspace.Source) (holt.FileInfo, error)
 	// Release deletes a checkpoint. It is no error if there is none.
 	Release(ctx context.Context, id holt.WorkspaceID, checkpoint string) error
 }

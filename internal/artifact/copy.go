@@ -64,7 +64,7 @@ func (s *Store) copy(ctx context.Context, ref string, spec holt.ArtifactCopy) (h
 		defer r.Close()
 		info, err = s.cfg.Workspaces.Write(ctx, to, file, write, r)
 	} else {
-		info, err = s.cfg.Workspaces.Adopt(ctx, to, file, write, sources)
+		info, err = s.cfg.Workspaces.Adopt(ctx, to, file, write, string(a.ID), sources)
 	}
 	if err == nil && spec.Computer != "" {
 		info.Path = holt.OSString(path.Join(workspace.Home, string(info.Path)))
@@ -85,13 +85,13 @@ func (s *Store) sources(ctx context.Context, a row) (list []workspace.Source, er
 				return nil, err
 			}
 			if p.Size > 0 {
-				list = append(list, workspace.Source{Space: string(a.ID), Part: p.name, Bytes: p.Size})
+				list = append(list, workspace.Source{Part: p.name, Bytes: p.Size})
 			}
 		}
 		return list, err
 	}
 	for off := int64(0); off < a.Size; off += mostPart {
-		list = append(list, workspace.Source{Space: string(a.ID), Part: partOf(off / mostPart), Bytes: min(mostPart, a.Size-off)})
+		list = append(list, workspace.Source{Part: partOf(off / mostPart), Bytes: min(mostPart, a.Size-off)})
 	}
 	return list, nil
 }

@@ -28,8 +28,8 @@ func (s *Store) watch() {
 		case <-s.work:
 		case <-retry.C:
 			s.expire()
+			s.expireUploads()
 		}
-		s.expireUploads()
 		list, err := s.rows(s.ctx, `WHERE a.state IN ('storing', 'deleting') OR a.held <> '' AND a.state = 'ready' ORDER BY a.seq`)
 		if err != nil && s.ctx.Err() == nil {
 			s.cfg.Log.Error("artifacts are not stored; they are tried again later", "again_in", again, "err", err)

@@ -174,31 +174,11 @@ func (s *Store) fromComputer(ctx context.Context, p publication) (holt.Artifact,
 	return s.put(ctx, p.row, p.spec.RetainMS, p.claim, func(w io.Writer) error { return p.read(ctx, s.cfg.Computers, id, file, w) })
 }
 
-// files is where files are read that are published.
-type files interface {
-	List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
-	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
-}
-
-// filesOf are the files of one computer or workspace.
-type filesOf struct {
-	files
-	ref string
-}
-
-func (f filesOf) List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
-	return f.files.List(ctx, f.ref, dir, page)
-}
-
-func (f filesOf) Read(ctx context.Context, path string, off, n int64, w io.Writer) error {
-	return f.files.Read(ctx, f.ref, path, off, n, w)
-}
-
 // read writes what is published to w: a file, or a directory as a tar stream.
-func (p *publication) read(ctx context.Context, from files, ref, file string, w io.Writer) error {
+func (p *publication) read(ctx context.Context, from tarball.Source, ref, file string, w io.Writer) error {
 	out := &bounded{w, p.most}
 	if p.row.Tree {
-		return tarball.Pack(ctx, filesOf{from, ref}, file, out)
+		return tarball.Pack(ctx, from, ref, file, out)
 	}
 	return from.Read(ctx, ref, file, 0, -1, out)
 }

@@ -204,18 +204,10 @@ func (a *app) artifactList() *cobra.Command {
 					break
 				}
 			}
-			switch {
-			case a.wantsJSON():
-				return printJSON(a.Out, all)
-			case len(all) == 0:
-				a.say("no artifacts; publish a file with: holt artifact publish COMPUTER:PATH")
-				return nil
-			}
-			rows := make([][]string, len(all))
-			for i, one := range all {
-				rows[i] = []string{one.Bucket + "/" + visible(one.Name), size(one.Size), ago(one.CreatedAt), visible(originOf(one)), string(one.ID)}
-			}
-			return printTable(a.Out, []string{"ARTIFACT", "SIZE", "CREATED", "FROM", "ID"}, rows)
+			head := []string{"ARTIFACT", "SIZE", "CREATED", "FROM", "ID"}
+			return printList(a, all, "no artifacts; publish a file with: holt artifact publish COMPUTER:PATH", head, func(one holt.Artifact) []string {
+				return []string{one.Bucket + "/" + visible(one.Name), size(one.Size), ago(one.CreatedAt), visible(originOf(one)), string(one.ID)}
+			})
 		},
 	}
 	cmd.Flags().StringVar(&q.Prefix, "prefix", "", "names that begin with this")

@@ -81,17 +81,11 @@ func (a *app) artifactLinks() *cobra.Command {
 				return err
 			}
 			all, err := c.Artifacts.Links(cmd.Context(), args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.wantsJSON():
-				return printJSON(a.Out, all)
-			case len(all) == 0:
-				a.say("no links; create one with: holt artifact link %s", shellWord(args[0]))
-				return nil
 			}
-			rows := make([][]string, len(all))
-			for i, l := range all {
+			head := []string{"LINK", "FILE", "WORKS UNTIL", "DOWNLOADS", "LAST", "CREATED BY"}
+			return printList(a, all, "no links; create one with: holt artifact link "+shellWord(args[0]), head, func(l holt.ArtifactLink) []string {
 				used, last := fmt.Sprint(l.Used), "-"
 				if l.Once {
 					used += " of 1"
@@ -99,9 +93,8 @@ func (a *app) artifactLinks() *cobra.Command {
 				if l.LastUsedAt != nil {
 					last = ago(*l.LastUsedAt)
 				}
-				rows[i] = []string{string(l.ID), visible(l.FileName), calendar(l.ExpiresAt.Local()), used, last, visible(l.By)}
-			}
-			return printTable(a.Out, []string{"LINK", "FILE", "WORKS UNTIL", "DOWNLOADS", "LAST", "CREATED BY"}, rows)
+				return []string{string(l.ID), visible(l.FileName), calendar(l.ExpiresAt.Local()), used, last, visible(l.By)}
+			})
 		},
 	}
 	a.jsonFlag(cmd)

@@ -199,17 +199,11 @@ func (a *app) bucketList() *cobra.Command {
 				return err
 			}
 			all, err := c.Artifacts.Buckets(cmd.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.wantsJSON():
-				return printJSON(a.Out, all)
-			case len(all) == 0:
-				a.say("no buckets; the first is created with: holt artifact publish COMPUTER:PATH")
-				return nil
 			}
-			rows := make([][]string, len(all))
-			for i, b := range all {
+			head := []string{"BUCKET", "ARTIFACTS", "SIZE", "VERSIONS", "RETAINED FOR", "CREATED"}
+			return printList(a, all, "no buckets; the first is created with: holt artifact publish COMPUTER:PATH", head, func(b holt.Bucket) []string {
 				versions, retain := "kept", "-"
 				if b.Replace {
 					versions = "replaced"
@@ -217,9 +211,8 @@ func (a *app) bucketList() *cobra.Command {
 				if b.RetainMS > 0 {
 					retain = holt.ShortMS(b.RetainMS)
 				}
-				rows[i] = []string{b.Name, fmt.Sprint(b.Artifacts), size(b.Bytes), versions, retain, ago(b.CreatedAt)}
-			}
-			return printTable(a.Out, []string{"BUCKET", "ARTIFACTS", "SIZE", "VERSIONS", "RETAINED FOR", "CREATED"}, rows)
+				return []string{b.Name, fmt.Sprint(b.Artifacts), size(b.Bytes), versions, retain, ago(b.CreatedAt)}
+			})
 		},
 	}
 	a.jsonFlag(cmd)

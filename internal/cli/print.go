@@ -51,6 +51,22 @@ func printJSONPages[T any](w io.Writer, pages iter.Seq2[[]T, error]) error {
 	return err
 }
 
+// printList prints what a list has as JSON or as a table; none is said if it is empty.
+func printList[T any](a *app, all []T, none string, head []string, row func(T) []string) error {
+	switch {
+	case a.wantsJSON():
+		return printJSON(a.Out, all)
+	case len(all) == 0:
+		a.say("%s", none)
+		return nil
+	}
+	rows := make([][]string, len(all))
+	for i, one := range all {
+		rows[i] = row(one)
+	}
+	return printTable(a.Out, head, rows)
+}
+
 // printTable writes rows under a head, aligned as a terminal shows them: an
 // emoji takes two columns, an accent none.
 func printTable(w io.Writer, head []string, rows [][]string) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holt"
 	"holt/client"
 )
 
@@ -47,20 +48,12 @@ func (a *app) s3KeyList() *cobra.Command {
 				return err
 			}
 			all, err := c.S3Keys.List(cmd.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.wantsJSON():
-				return printJSON(a.Out, all)
-			case len(all) == 0:
-				a.say("no S3 keys; make one with: holt token s3-key TOKEN")
-				return nil
 			}
-			rows := make([][]string, len(all))
-			for i, k := range all {
-				rows[i] = []string{k.ID, visible(k.TokenName), k.Tenant, ago(k.CreatedAt)}
-			}
-			return printTable(a.Out, []string{"ID", "TOKEN", "TENANT", "CREATED"}, rows)
+			return printList(a, all, "no S3 keys; make one with: holt token s3-key TOKEN", []string{"ID", "TOKEN", "TENANT", "CREATED"}, func(k holt.S3Key) []string {
+				return []string{k.ID, visible(k.TokenName), k.Tenant, ago(k.CreatedAt)}
+			})
 		},
 	}
 	a.jsonFlag(cmd)

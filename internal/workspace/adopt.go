@@ -24,8 +24,8 @@ const MostAdopted = 1<<32 - journal.MaxData
 
 // Source is all of one part of another space of the archive.
 type Source struct {
-	Space, Part string
-	Bytes       int64 // of the part; at most [MostAdopted]
+	Part  string
+	Bytes int64 // at most [MostAdopted]
 }
 
 // mostAdopted is how many parts a workspace shares: packing looks at each.
@@ -42,14 +42,14 @@ type adoption struct {
 	done  bool
 }
 
-// adopt gives an empty file the bytes of sources, in their order: in one step, or for a very large file in several.
-func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, sources []Source) error {
+// adopt gives an empty file the bytes of a space's parts, in the order of sources: in one step, or for a very large file in several.
+func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, space string, sources []Source) error {
 	if t.opt.Archive == nil {
 		return holt.Errorf(holt.Unsupported, "the workspace has no archive")
 	}
 	for _, s := range sources {
 		if s.Bytes < 1 || s.Bytes > MostAdopted {
-			return fmt.Errorf("share part %s of %s: invalid size %d", s.Part, s.Space, s.Bytes)
+			return fmt.Errorf("share part %s of %s: invalid size %d", s.Part, space, s.Bytes)
 		}
 	}
 	t.mu.RLock()
@@ -60,7 +60,7 @@ func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, sources []Source) e
 		return err
 	}
 	defer t.packer.end(a)
-	if err := t.shareParts(ctx, sources, a); err != nil {
+	if err := t.shareParts(ctx, space, sources, a); err != nil {
 		return diskError("share stored bytes", err)
 	}
 	in := adopting{ino: ino, sources: sources, a: a}
@@ -75,22 +75,17 @@ func (t *Tree) adopt(ctx context.Context, c Caller, ino Ino, sources []Source) e
 	return nil
 }
 
-func (t *Tree) shareParts(ctx context.Context, sources []Source, a *adoption) error {
-	from := map[string]map[string]string{} // space, name here, its part
+func (t *Tree) shareParts(ctx context.Context, space string, sources []Source, a *adoption) error {
+	parts := map[string]string{}
 	for i, s := range sources {
-		if from[s.Space] == nil {
-			from[s.Space] = map[string]string{}
-		}
-		from[s.Space][a.ids[i].String()] = s.Part
+		parts[a.ids[i].String()] = s.Part
 	}
-	for space, parts := range from {
-		err := t.opt.Archive.Share(ctx, space, t.opt.Space, parts)
-		if holt.CodeOf(err) == holt.NotFound {
-			err = holt.Errorf(holt.NotFound, "what is copied was deleted meanwhile")
-		}
-		if err != nil {
-			return err
-		}
+	err := t.opt.Archive.Share(ctx, space, t.opt.Space, parts)
+	if holt.CodeOf(err) == holt.NotFound {
+		err = holt.Errorf(holt.NotFound, "what is copied was deleted meanwhile")
+	}
+	if err != nil {
+		return err
 	}
 	return t.fail("adopt.shared")
 }

@@ -73,14 +73,15 @@ func TestAdoptFails(t *testing.T) {
 	_, err := w.Commit(context.Background())
 	p.ok(err)
 	for _, c := range []struct {
+		space  string
 		source Source
 		code   holt.Code
 	}{
-		{Source{"art_test", "body", 2 << 20}, holt.OutOfSpace},
-		{Source{"art_test", "none", 5}, holt.NotFound},
-		{Source{"art_none", "body", 5}, holt.NotFound},
+		{"art_test", Source{"body", 2 << 20}, holt.OutOfSpace},
+		{"art_test", Source{"none", 5}, holt.NotFound},
+		{"art_none", Source{"body", 5}, holt.NotFound},
 	} {
-		_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/f", holt.WriteSpec{}, []Source{c.source})
+		_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/f", holt.WriteSpec{}, c.space, []Source{c.source})
 		if holt.CodeOf(err) != c.code {
 			t.Errorf("%+v: %v, not %s", c.source, err, c.code)
 		}
@@ -119,7 +120,7 @@ func TestAdoptStops(t *testing.T) {
 		return syscall.EIO
 	}
 	p.reopen()
-	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/f", holt.WriteSpec{}, []Source{{"art_test", "0", 50_000}, {"art_test", "1", 50_000}, {"art_test", "2", 50_000}})
+	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/f", holt.WriteSpec{}, "art_test", []Source{{"0", 50_000}, {"1", 50_000}, {"2", 50_000}})
 	if err == nil {
 		t.Error("nothing failed")
 	}

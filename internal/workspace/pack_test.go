@@ -93,9 +93,9 @@ func (p *packFixture) adopt(name, content string) {
 		p.ok(w.Append(context.Background(), 0, []byte(piece)))
 		_, err := w.Commit(context.Background())
 		p.ok(err)
-		sources = append(sources, Source{"art_test", fmt.Sprint("body.", i), int64(len(piece))})
+		sources = append(sources, Source{fmt.Sprint("body.", i), int64(len(piece))})
 	}
-	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/"+name, holt.WriteSpec{}, sources)
+	_, err := Files{Tree: p.t, Caller: p.c}.Adopt(context.Background(), "/"+name, holt.WriteSpec{}, "art_test", sources)
 	p.ok(err)
 	p.ok(p.archive.Drop(context.Background(), "art_test"))
 }

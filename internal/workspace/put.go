@@ -17,13 +17,13 @@ func (f Files) Write(ctx context.Context, path string, spec holt.WriteSpec, r io
 	return f.write(path, spec, func(d Attr, name string) error { return f.put(ctx, d, name, spec, r) })
 }
 
-// Adopt is Write of bytes that the archive has in other spaces, in the order of sources. It copies none of them.
-func (f Files) Adopt(ctx context.Context, path string, spec holt.WriteSpec, sources []Source) (holt.FileInfo, error) {
+// Adopt is Write of bytes that the archive has in another space, in the order of sources. It copies none of them.
+func (f Files) Adopt(ctx context.Context, path string, spec holt.WriteSpec, space string, sources []Source) (holt.FileInfo, error) {
 	return f.write(path, spec, func(d Attr, name string) error {
 		if _, err := f.target(d, name); err != nil && err != syscall.ENOENT {
 			return err
 		}
-		return f.beside(d, name, spec, func(ino Ino) error { return f.Tree.adopt(ctx, f.Caller, ino, sources) })
+		return f.beside(d, name, spec, func(ino Ino) error { return f.Tree.adopt(ctx, f.Caller, ino, space, sources) })
 	})
 }
 

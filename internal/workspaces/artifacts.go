@@ -88,8 +88,10 @@ func (f ForArtifacts) Write(ctx context.Context, ref, path string, spec holt.Wri
 	return f.put(ctx, ref, spec, func(files workspace.Files) (holt.FileInfo, error) { return files.Write(ctx, path, spec, r) })
 }
 
-func (f ForArtifacts) Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, sources []workspace.Source) (holt.FileInfo, error) {
-	return f.put(ctx, ref, spec, func(files workspace.Files) (holt.FileInfo, error) { return files.Adopt(ctx, path, spec, sources) })
+func (f ForArtifacts) Adopt(ctx context.Context, ref, path string, spec holt.WriteSpec, space string, sources []workspace.Source) (holt.FileInfo, error) {
+	return f.put(ctx, ref, spec, func(files workspace.Files) (holt.FileInfo, error) {
+		return files.Adopt(ctx, path, spec, space, sources)
+	})
 }
 
 // put writes a file also while a guest has the workspace, beside it: what the guest has changed and not written yet is written first.

@@ -11,7 +11,6 @@ import (
 
 	"holt"
 	"holt/internal/api"
-	"holt/internal/nouns"
 	"holt/internal/store/tarball"
 )
 
@@ -30,22 +29,8 @@ func (s fileRoutes) tar(ctx context.Context, in *api.OneFile) (*huma.StreamRespo
 		return nil, holt.Errorf(holt.InvalidArgument, "%s is not a directory", clip(dir)).WithHint("…/files/content reads a file")
 	}
 	return s.raw(ctx, s.calls.Tar.Answer.Type, func(ctx context.Context, w *rawWriter) error {
-		return tarball.Pack(ctx, filesOf{s.reads, ref}, dir, w)
+		return tarball.Pack(ctx, s.reads, ref, dir, w)
 	}), nil
-}
-
-// filesOf is the files of one computer, workspace or artifact.
-type filesOf struct {
-	nouns.FileReader
-	ref string
-}
-
-func (f filesOf) List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error) {
-	return f.FileReader.List(ctx, f.ref, dir, page)
-}
-
-func (f filesOf) Read(ctx context.Context, file string, off, n int64, w io.Writer) error {
-	return f.FileReader.Read(ctx, f.ref, file, off, n, w)
 }
 
 func (s fileRoutes) untar(ctx context.Context, in *api.FileUntar) (holt.TarReport, error) {

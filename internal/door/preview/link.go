@@ -6,14 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"holt"
+	"holt/internal/access"
 )
 
 const (
@@ -31,35 +29,12 @@ type signer struct{ key [keyBytes]byte }
 
 // openKey reads the key, or makes it.
 func openKey(path string) (s signer, err error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 { // empty after a power loss: nothing was signed with it
-		b = make([]byte, keyBytes)
-		rand.Read(b) // never fails, see crypto/rand
-		err = replace(path, b)
-	}
-	if err == nil && copy(s.key[:], b) != keyBytes {
-		err = holt.Errorf(holt.Corrupt, "%s is not a key", path).WithHint("remove it: holt makes a new one, and existing links become invalid")
-	}
+	b, err := access.OpenKeyFile(path, "existing links")
 	if err != nil {
 		return s, fmt.Errorf("open the key of preview links: %w", err)
 	}
+	copy(s.key[:], b)
 	return s, nil
-}
-
-// replace replaces a file atomically, with mode 0600.
-func replace(path string, b []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	return err
 }
 
 func (s signer) mac(id holt.ComputerID, port int, serial string, payload []byte) []byte {

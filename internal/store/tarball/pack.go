@@ -18,19 +18,19 @@ const (
 	MostEntries = 1_000_000 // of one stream; Pack counts pages of listings too
 )
 
-// Source is the files that Pack reads.
+// Source is the files that Pack reads, of what ref names.
 type Source interface {
-	List(ctx context.Context, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
-	Read(ctx context.Context, path string, off, n int64, w io.Writer) error
+	List(ctx context.Context, ref, dir string, page holt.PageSpec) (holt.Page[holt.FileInfo], error)
+	Read(ctx context.Context, ref, path string, off, n int64, w io.Writer) error
 }
 
-// Pack writes what is in a directory as a tar stream. Names are relative to the directory. What is deleted meanwhile is left out,
+// Pack writes what is in a directory of what ref names as a tar stream. Names are relative to the directory. What is deleted meanwhile is left out,
 // and so are devices, sockets and pipes.
 //
 // Errors: TooMany (directories nested too deeply, entries), Conflict (a file became shorter while it was read, or a listing is
 // incomplete), InvalidArgument (a listed name is none), those of src and w.
-func Pack(ctx context.Context, src Source, dir string, w io.Writer) error {
-	p := &packing{src: src, out: tar.NewWriter(w)}
+func Pack(ctx context.Context, src Source, ref, dir string, w io.Writer) error {
+	p := &packing{src: src, ref: ref, out: tar.NewWriter(w)}
 	if err := p.dir(ctx, dir, "", 0); err != nil {
 		return err
 	}
@@ -39,6 +39,7 @@ func Pack(ctx context.Context, src Source, dir string, w io.Writer) error {
 
 type packing struct {
 	src    Source
+	ref    string
 	out    *tar.Writer
 	listed int // entries and pages
 }
@@ -50,7 +51,7 @@ func (p *packing) dir(ctx context.Context, dir, name string, depth int) error {
 	}
 	spec := holt.PageSpec{Limit: holt.MostPerPage}
 	for {
-		page, err := p.src.List(ctx, dir, spec)
+		page, err := p.src.List(ctx, p.ref, dir, spec)
 		if err != nil {
 			return gone(err)
 		}
@@ -102,7 +103,7 @@ func (p *packing) entry(ctx context.Context, file, name string, info holt.FileIn
 			return err
 		}
 		exact := &exactWriter{w: p.out, left: h.Size}
-		err := p.src.Read(ctx, file, 0, h.Size, exact)
+		err := p.src.Read(ctx, p.ref, file, 0, h.Size, exact)
 		if err == nil && exact.left > 0 {
 			err = holt.Errorf(holt.Conflict, "%s was truncated while it was read", holt.Clip(file, 80))
 		}

@@ -21,7 +21,7 @@ import (
 // memory is files by path; those without content are directories.
 type memory []holt.FileInfo
 
-func (m memory) List(_ context.Context, dir string, page holt.PageSpec) (out holt.Page[holt.FileInfo], _ error) {
+func (m memory) List(_ context.Context, _, dir string, page holt.PageSpec) (out holt.Page[holt.FileInfo], _ error) {
 	for _, f := range m {
 		if path.Dir(string(f.Path)) != dir || string(f.Path) <= page.Cursor {
 			continue
@@ -36,7 +36,7 @@ func (m memory) List(_ context.Context, dir string, page holt.PageSpec) (out hol
 	return out, nil
 }
 
-func (m memory) Read(_ context.Context, file string, off, n int64, w io.Writer) error {
+func (m memory) Read(_ context.Context, _, file string, off, n int64, w io.Writer) error {
 	_, err := io.WriteString(w, content(file)+"and what came since")
 	return err
 }
@@ -62,7 +62,7 @@ func some() memory {
 func packed(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Pack(t.Context(), some(), "/top", &b); err != nil {
+	if err := Pack(t.Context(), some(), "", "/top", &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -226,11 +226,11 @@ func TestIndexIsBounded(t *testing.T) {
 // listing lists the same for each directory, without end.
 type listing holt.Page[holt.FileInfo]
 
-func (l listing) List(context.Context, string, holt.PageSpec) (holt.Page[holt.FileInfo], error) {
+func (l listing) List(context.Context, string, string, holt.PageSpec) (holt.Page[holt.FileInfo], error) {
 	return holt.Page[holt.FileInfo](l), nil
 }
 
-func (listing) Read(context.Context, string, int64, int64, io.Writer) error { return nil }
+func (listing) Read(context.Context, string, string, int64, int64, io.Writer) error { return nil }
 
 // The agent of a guest lists its files, and may be hostile.
 func TestPackOfHostileListings(t *testing.T) {
@@ -251,7 +251,7 @@ func TestPackOfHostileListings(t *testing.T) {
 		"a slash":           {named("../up", ""), holt.InvalidArgument},
 		"a zero":            {named("a\x00b", ""), holt.InvalidArgument},
 	} {
-		if err := Pack(t.Context(), c.list, "/", io.Discard); holt.CodeOf(err) != c.want {
+		if err := Pack(t.Context(), c.list, "", "/", io.Discard); holt.CodeOf(err) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestPackOfHostileListings(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
-	if err := Pack(context.Background(), some(), "/top", &b); err != nil {
+	if err := Pack(context.Background(), some(), "", "/top", &b); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
